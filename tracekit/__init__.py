@@ -1,0 +1,8 @@
+"""tracekit says where the time of a distributed PyTorch training goes, from the Kineto traces of all its ranks."""
+
+from __future__ import annotations
+
+from tracekit.analysis import Analysis
+
+__all__ = ["Analysis"]
+__version__ = "0.1.0"

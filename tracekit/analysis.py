@@ -1,0 +1,64 @@
+"""A run with its measures, each computed once, when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+import pandas as pd
+
+from tracekit import measures
+from tracekit.errors import NotMeasured, WrongUse
+from tracekit.model import Column, Run
+
+
+class Analysis:
+    """Gives measures by name: `Analysis(run)["overlap"]` is a frame with the columns that the measure declares."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._asked: dict[str, pd.DataFrame | NotMeasured] = {}
+
+    @property
+    def run(self) -> Run:
+        """The run that is analysed."""
+        return self._run
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        """The measure's rows; NotMeasured where the run lacks its input, WrongUse where there is no such measure."""
+        if name not in self._asked:
+            self._asked[name] = self._measured(name)
+        answer = self._asked[name]
+        if isinstance(answer, NotMeasured):
+            raise answer
+        return answer.copy(deep=False)
+
+    def _measured(self, name: str) -> pd.DataFrame | NotMeasured:
+        module = measure_module(name)
+        try:
+            rows: pd.DataFrame = module.measure(self)
+        except NotMeasured as why:
+            return why
+        columns = list(module.COLUMNS)
+        if "rank" in columns and "window" in rows and "window" not in columns:
+            columns.insert(columns.index("rank") + 1, "window")
+        return rows[columns]
+
+
+def measure_names() -> list[str]:
+    """The names of all measures, in alphabetical order: every file in `tracekit/measures` is one."""
+    return sorted(module.name for module in pkgutil.iter_modules(measures.__path__))
+
+
+def measure_module(name: str) -> ModuleType:
+    """The measure's module, with its docstring, `COLUMNS` and `measure`; WrongUse where there is none."""
+    if name not in measure_names():
+        raise WrongUse(f"no measure is named {name!r}; there are {', '.join(measure_names())}")
+    return importlib.import_module(f"{measures.__name__}.{name}")
+
+
+def measure_columns(name: str) -> dict[str, Column]:
+    """The measure's columns with their units and which way is better."""
+    columns: dict[str, Column] = measure_module(name).COLUMNS
+    return columns
