@@ -92,7 +92,9 @@ class Column:
 
 def table(schema: dict[str, str], rows: Iterable[Sequence[object]] = ()) -> pd.DataFrame:
     """A frame with the schema's columns and dtypes, from rows in the schema's order."""
-    return pd.DataFrame(list(rows), columns=list(schema)).astype(schema)
+    frame = pd.DataFrame(list(rows), columns=list(schema))
+    text = {name: "str" for name, kind in schema.items() if kind == "category"}  # also where there are none
+    return frame.astype(text).astype(schema)
 
 
 def notes_table(notes: Iterable[Note]) -> pd.DataFrame:
