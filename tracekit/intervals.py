@@ -103,7 +103,7 @@ def shares(sets: Mapping[str, Spans], within: Spans) -> dict[str, int]:
     An instant that several sets cover is shared equally among them; nanoseconds that do not divide go to the first
     names in alphabetical order.
     """
-    parts = {name: intersect(sets[name], within) for name in sorted(sets)}
+    parts = {name: intersect(within, sets[name]) for name in sorted(sets)}
     if not any(map(len, parts.values())):
         return dict.fromkeys(parts, 0)
     edges = np.unique(np.concatenate([np.concatenate((part.starts, part.ends)) for part in parts.values()]))

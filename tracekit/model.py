@@ -13,11 +13,12 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import union_categoricals
 
 from tracekit.errors import WrongUse
-from tracekit.intervals import Spans, union
+from tracekit.intervals import Nanoseconds, Spans, length_within, union
 
 NO_TIME = int(np.iinfo(np.int64).min)
 NO_STEP = -1
@@ -155,6 +156,18 @@ class RankTables:
         """The set of time in which work of this kind runs, on any lane."""
         rows = self.work[self.work["kind"] == kind]
         return union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+
+    def per_step(self, spans: Spans) -> Nanoseconds:
+        """Nanoseconds of the set in the window of each step, in the order of `steps`."""
+        return length_within(spans, self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy())
+
+    def nth_step(self, times: Nanoseconds) -> npt.NDArray[np.intp]:
+        """For each time the position in `steps` of the window that it lies in, -1 where it lies in none."""
+        starts, ends = self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy()
+        nth = np.searchsorted(starts, times, side="right") - 1
+        inside = nth >= 0
+        inside[inside] = times[inside] < ends[nth[inside]]
+        return np.where(inside, nth, -1)
 
 
 PerRank = Callable[[RankTables], pd.DataFrame]
