@@ -1,0 +1,52 @@
+"""The process of one rank: its options, its errors, and what ends it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing import connection, parent_process
+from multiprocessing.connection import Connection
+
+from . import catalog, options
+from .errors import WorkloadError
+
+
+def parser_of(name: str) -> options.Parser:
+    """The parser of all options of a workload: shared ones and its own."""
+    module = importlib.import_module(f".{name}", __package__)
+    parser = options.parser(name, catalog.workloads()[name])
+    module.add_options(parser)
+    return parser
+
+
+def run(name: str, arguments: list[str], command: str) -> None:
+    """Run this rank; who it is comes from the environment."""
+    harness = importlib.import_module(".harness", __package__)
+    module = importlib.import_module(f".{name}", __package__)
+    harness.run(module, parser_of(name).parse_args(arguments), command)
+
+
+def started(words: Connection, environment: dict[str, str], name: str, arguments: list[str], command: str) -> None:
+    """What a process started by `launch` does: run, and on failure tell the launcher why and exit non-zero."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher hears Ctrl-C too, and ends all ranks
+    threading.Thread(target=_end_with_launcher, daemon=True).start()
+    os.environ.update(environment)
+    try:
+        run(name, arguments, command)
+    except WorkloadError as error:
+        words.send(error)
+        sys.exit(error.exit_code)
+    except Exception:
+        words.send(WorkloadError(f"rank {environment['RANK']} failed:\n{traceback.format_exc()}"))
+        sys.exit(1)
+
+
+def _end_with_launcher() -> None:
+    launcher = parent_process()
+    assert launcher is not None
+    connection.wait([launcher.sentinel])
+    os._exit(1)
