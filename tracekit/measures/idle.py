@@ -83,10 +83,10 @@ def _behind_a_wait(work: pd.DataFrame, host: pd.DataFrame) -> npt.NDArray[np.boo
     """Whether a wait for another stream was issued on the work's lane after the launch before it, up to its own."""
     behind = np.zeros(len(work), bool)
     waits = host[host["kind"] == STREAM_WAIT]
-    lane, launch = work["lane"].to_numpy(), work["launch_ns"].to_numpy()
+    launch = work["launch_ns"].to_numpy()
     for name, rows in waits.groupby("lane", observed=True):
         issued = np.sort(np.where(rows["launch_ns"] == NO_TIME, rows["start_ns"], rows["launch_ns"]))
-        mine = np.flatnonzero((lane == name) & (launch != NO_TIME))
+        mine = np.flatnonzero((work["lane"] == name) & (launch != NO_TIME))
         launches = np.unique(launch[mine])
         before = np.append(NO_TIME, launches)[np.searchsorted(launches, launch[mine], side="left")]
         up_to_it = np.searchsorted(issued, launch[mine], side="right")
