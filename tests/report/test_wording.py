@@ -1,0 +1,77 @@
+import pytest
+
+from tracekit.report.wording import counted, duration, kernel_name, listed, percent, plain, shortened, size, time_unit
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0.00 µs"),
+        (1, "0.00 µs"),
+        (999_999, "1,000.0 µs"),
+        (1_000_000, "1.00 ms"),
+        (12_345_678, "12.35 ms"),
+        (123_456_789, "123.5 ms"),
+        (12_345_678_901, "12,345.7 ms"),
+        (123_456_789_012, "123.5 s"),
+    ],
+)
+def test_durations_show_about_four_figures(ns, text):
+    assert duration(ns) == text
+
+
+def test_times_beside_each_other_share_the_unit_of_the_longest():
+    unit = time_unit(123_400_000)
+    assert (unit.name, unit.of(123_400_000), unit.of(50_000)) == ("ms", "123.4", "0.1")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1,023 B"), (1536, "1.5 KiB"), (61 << 30, "61.0 GiB")])
+def test_sizes(count, text):
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [(0, 100, "0 %"), (0.1, 100, "<1 %"), (62, 100, "62 %"), (100, 100, "100 %"), (0, 0, "-")],
+)
+def test_a_little_is_not_nothing(part, whole, text):
+    assert percent(part, whole) == text
+
+
+def test_counts_and_lists():
+    assert counted(1, "rank") == "1 rank"
+    assert counted(1024, "rank") == "1,024 ranks"
+    assert listed([7, 0, 1, 2, 12, 2]) == "0-2, 7, 12"
+    assert listed([]) == ""
+
+
+def test_foreign_text_becomes_one_printable_line():
+    assert plain("a\x1b[31mred\nnext\ttab\u202eback\ud800") == "a\N{REPLACEMENT CHARACTER}[31mred next tab" + (
+        "\N{REPLACEMENT CHARACTER}back\N{REPLACEMENT CHARACTER}"
+    )
+    assert plain("größe 温度 😀") == "größe 温度 😀"
+
+
+def test_a_megabyte_keeps_its_beginning_and_its_end():
+    text = plain("begin" + "x" * 1_000_000 + "end", limit=20)
+    assert (len(text), text[:5], text[-3:]) == (20, "begin", "end")
+    assert shortened("short", 5) == "short"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "void at::native::reduce<512, float>(at::Op<float>, (anonymous namespace)::X)",
+            "at::native::reduce<512, float>",
+        ),
+        ("at::(anonymous namespace)::sort(int)", "at::(anonymous namespace)::sort"),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
+        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("unbalanced)", "unbalanced)"),
+        ("()", "()"),
+        ("", ""),
+    ],
+)
+def test_kernels_are_named_without_their_parameters(name, text):
+    assert kernel_name(name, 100) == text

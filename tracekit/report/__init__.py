@@ -1,0 +1,1 @@
+"""Analyses as text and JSON: first reduced to plain values, then rendered; functions return strings, nothing prints."""

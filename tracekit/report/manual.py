@@ -1,0 +1,37 @@
+"""The manual pages that the code itself holds: a measure's docstring and its columns."""
+
+from __future__ import annotations
+
+import inspect
+
+from tracekit.analysis import measure_columns, measure_module, measure_names
+from tracekit.model import Column
+
+_UNITS = {"": "", "1": "fraction, 0 to 1", "ns": "nanoseconds", "bytes": "bytes"}
+_BETTER = {"": "", "up": "more is better", "down": "less is better"}
+
+
+def measure_list() -> str:
+    """All measures, each with the question that it answers."""
+    questions = {name: _manual(name).splitlines()[0] for name in measure_names()}
+    return _columns(list(questions.items())) + "\n"
+
+
+def measure_page(name: str) -> str:
+    """A measure's manual page; WrongUse, with the names there are, where there is no such measure."""
+    rows = [(column, _of_unit(unit)) for column, unit in measure_columns(name).items()]
+    return f"{name}: {_manual(name)}\n\nColumns:\n{_columns(rows, '  ')}\n"
+
+
+def _manual(name: str) -> str:
+    return inspect.cleandoc(measure_module(name).__doc__ or "")
+
+
+def _of_unit(column: Column) -> str:
+    parts = (_UNITS.get(column.unit, column.unit), _BETTER[column.better])
+    return ", ".join(part for part in parts if part)
+
+
+def _columns(rows: list[tuple[str, str]], indent: str = "") -> str:
+    width = max((len(left) for left, _ in rows), default=0)
+    return "\n".join(f"{indent}{left:<{width}}  {right}".rstrip() for left, right in rows)

@@ -1,0 +1,120 @@
+"""The lower half of the screen: a line each on exposed communication, idle, copies, host and memory; top kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tracekit.analysis import Analysis
+from tracekit.errors import NotMeasured
+from tracekit.model import Run
+from tracekit.report import details
+from tracekit.report.wording import duration, kernel_name, percent, plain, size, time_unit
+
+CAUSES = {
+    "host_late": "host late",
+    "stream_wait": "waiting for another stream",
+    "launch_latency": "launch latency",
+    "unknown": "launch not in the trace",
+}
+HOST: dict[str, Callable[[float], str]] = {
+    "launches": "{:,.0f} launches a step".format,
+    "launch_delay_median_ns": lambda ns: f"launch delay {duration(ns)} (median)",
+    "queue_mean": "{:,.1f} launches queued".format,
+    "sync_ns": lambda ns: f"{duration(ns)} in synchronising calls",
+    "data_loading_ns": lambda ns: f"{duration(ns)} in data loading",
+    "garbage_collection_ns": lambda ns: f"{duration(ns)} in garbage collection",
+}
+KIND_STYLES = {"compute": "green", "comm": "magenta", "memory": "blue"}
+SHARES, KERNEL_ROWS, KERNEL_NUMBERS = 5, 6, 36
+
+
+def detail_section(analysis: Analysis) -> Iterator[RenderableType]:
+    told = {
+        "exposed comm": _told(_exposed, analysis),
+        "idle": _told(_idle, analysis),
+        "copies": _told(_copies, analysis),
+        "host": _told(_host, analysis),
+        "peak memory": _told(_memory, analysis),
+    }
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, sentence in told.items():
+        if sentence:
+            table.add_row(Text(name, style="dim"), Text(sentence))
+    yield table
+
+
+def _told(sentence: Callable[[Analysis], str], analysis: Analysis) -> str:
+    try:
+        return sentence(analysis)
+    except NotMeasured:
+        return ""
+
+
+def _exposed(analysis: Analysis) -> str:
+    by_operation = details.exposed_by(analysis, "overlap_operation", "op")
+    by_group = details.exposed_by(analysis, "overlap_group", "group")
+    groups = f"; by group {_shares(by_group)}" if len(by_group) > 1 else ""
+    return f"{duration(sum(by_operation.values()))} a step: {_shares(by_operation)}{groups}" if by_operation else ""
+
+
+def _idle(analysis: Analysis) -> str:
+    causes = details.idle_by_cause(analysis)
+    named = {CAUSES[cause]: ns for cause, ns in causes.items()}
+    return f"{duration(sum(named.values()))} a step: {_shares(named)}" if named else ""
+
+
+def _shares(parts: details.Shares) -> str:
+    whole = sum(parts.values())
+    shown = [f"{percent(ns, whole)} {plain(name, 40)}" for name, ns in list(parts.items())[:SHARES]]
+    return ", ".join(shown) + (f" and {len(parts) - SHARES} more" if len(parts) > SHARES else "")
+
+
+def _copies(analysis: Analysis) -> str:
+    return ", ".join(_copied(one) for one in details.copies(analysis)[:SHARES])
+
+
+def _copied(one: details.Copies) -> str:
+    amount = f"{one.copies:,.0f} times" if one.byte_count is None else size(one.byte_count)
+    speed = "" if one.bandwidth_gbs is None else f" at {one.bandwidth_gbs:,.1f} GB/s"
+    return f"{plain(one.direction, 40).replace('_', ' ')} {amount}{speed}"
+
+
+def _host(analysis: Analysis) -> str:
+    means = details.host(analysis)
+    return ", ".join(form(means[name]) for name, form in HOST.items() if means.get(name))
+
+
+def _memory(analysis: Analysis) -> str:
+    peak = details.peak_memory(analysis)
+    return (
+        f"{size(peak.allocated_bytes)} allocated, {size(peak.reserved_bytes)} reserved "
+        f"(rank {peak.rank}, step {peak.step}, {plain(peak.device, 40)})"
+    )
+
+
+def kernel_section(analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    kernels = details.top_kernels(analysis, KERNEL_ROWS)
+    unit = time_unit(max((one.per_step_ns for one in kernels), default=0))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for heading in (unit.name, "%", "calls", "mean"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("name", no_wrap=True)
+    for one in kernels:
+        numbers = (
+            unit.of(one.per_step_ns),
+            percent(one.step_frac, 1).removesuffix(" %"),
+            f"{one.calls:,.1f}".removesuffix(".0"),
+        )
+        name = kernel_name(one.name, max(width - KERNEL_NUMBERS, 20))
+        table.add_row(*numbers, duration(one.mean_ns), Text(name, style=KIND_STYLES.get(one.kind, "")))
+    yield Text(_kernel_title(analysis.run), style="bold")
+    yield table
+
+
+def _kernel_title(run: Run) -> str:
+    what = "operators" if (run.ranks["device"] == "cpu").all() else "kernels"
+    return f"Top {what} a step{', mean over the ranks' if run.ranks['rank'].nunique() > 1 else ''}"

@@ -1,0 +1,100 @@
+"""The screen of `tracekit analyze`: an account that reads in ten seconds, at any width, with colour or without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from io import StringIO
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tracekit.analysis import Analysis
+from tracekit.errors import NotMeasured
+from tracekit.report.account import Facts, NoteGroup, facts, not_measured, notes_by_code
+from tracekit.report.rank_table import rank_section
+from tracekit.report.sentences import detail_section, kernel_section
+from tracekit.report.wording import counted, listed, plain
+
+GRAVITY = {"error": "bold red", "warning": "yellow", "info": "dim"}
+PLURAL = {"error": "errors", "warning": "warnings", "info": "info"}
+
+
+def account_text(analysis: Analysis, *, width: int = 80, colour: bool = False) -> str:
+    """The whole screen as text of at most `width` columns."""
+    sink = StringIO()
+    console = Console(
+        file=sink,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    console.print(Group(*_screen(analysis, width)))
+    return "".join(f"{line.rstrip()}\n" for line in sink.getvalue().splitlines())
+
+
+def _screen(analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """The sections in reading order; one whose measure the run has no input for is left to the last but one."""
+    yield _read(facts(analysis.run))
+    for section in (partial(rank_section, width=width), detail_section, partial(kernel_section, width=width)):
+        try:
+            parts = list(section(analysis))
+        except NotMeasured:
+            continue
+        yield from ("", *parts)
+    yield from _absent(not_measured(analysis))
+    yield from _notes(notes_by_code(analysis.run))
+
+
+def _read(read: Facts) -> RenderableType:
+    of_world = f" of {read.world_size:,}" if read.world_size is not None else ""
+    told = [
+        counted(read.files, "file"),
+        f"{'rank' if len(read.ranks) == 1 else 'ranks'} {plain(listed(read.ranks), 60)}{of_world}",
+        *(plain(", ".join(names), 80) for names in (read.backends, read.devices) if names),
+        f"{counted(len(read.hosts), 'host')}" if len(read.hosts) > 1 else "",
+        counted(read.windows, "window") if read.windows > 1 else "",
+        f"{counted(read.steps, 'step')}{_of_them_complete(read)}",
+        counted(read.events, "event"),
+        f"{read.dropped:,} left out" if read.dropped else "",
+    ]
+    facts_line = Text(", ".join(part for part in told if part))
+    return Group(Text(plain(read.path), style="bold"), facts_line)
+
+
+def _of_them_complete(read: Facts) -> str:
+    return "" if read.complete_steps == read.steps else f" ({read.complete_steps:,} complete)"
+
+
+def _absent(reasons: dict[str, str]) -> Iterator[RenderableType]:
+    """Each reason once, with the measures that it is the reason for."""
+    if not reasons:
+        return
+    yield from ("", Text("Not measured", style="bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for why in dict.fromkeys(reasons.values()):
+        table.add_row(Text(", ".join(name for name in reasons if reasons[name] == why)), Text(plain(why)))
+    yield table
+
+
+def _notes(groups: list[NoteGroup]) -> Iterator[RenderableType]:
+    if not groups:
+        return
+    counts = {gravity: sum(group.notes for group in groups if group.severity == gravity) for gravity in GRAVITY}
+    told = ", ".join(counted(count, gravity, PLURAL[gravity]) for gravity, count in counts.items() if count)
+    yield from ("", Text(f"Notes: {told}", style="bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for group in groups:
+        table.add_row(Text(group.severity, style=GRAVITY[group.severity]), Text(_note(group)))
+    yield table
+
+
+def _note(group: NoteGroup) -> str:
+    where = f"{'rank' if len(group.ranks) == 1 else 'ranks'} {listed(group.ranks)}: " if group.ranks else ""
+    more = f" (and {group.notes - 1:,} more like it)" if group.notes > 1 else ""
+    return f"{plain(group.code)}: {where}{plain(group.message)}{more}"
