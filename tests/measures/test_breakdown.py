@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests import lanes
 from tracekit.analysis import Analysis
@@ -78,6 +80,35 @@ def test_the_spans_of_a_cpu_rank_stand_for_work():
         0/gloo  ....NNNN
         0/gloo  NNNNNNNN  op=send
     """) == {(0, 0): [8, 5, 3, 0, 0, 4, 1]}
+
+
+LANE = st.text("CcNnMm!...", min_size=24, max_size=24)
+BORDERS = st.lists(st.integers(0, 24), min_size=4, max_size=4).map(sorted).filter(lambda at: at[0] < at[1])
+
+
+@settings(max_examples=40)
+@given(st.lists(LANE, min_size=1, max_size=4), BORDERS)
+def test_any_drawing_cell_by_cell(streams, borders):
+    first, second, third, fourth = borders
+    ruler = "." * first + "0" * (second - first) + "." * (third - second) + "1" * (fourth - third) + "." * (24 - fourth)
+    table = rows("\n".join([f"step {ruler}", "1/7 C", *(f"0/{n} {cells}" for n, cells in enumerate(streams))]))
+    assert not residue_ns(table).any()
+    for step, step_ns, *found in table[table["rank"] == 0].drop(columns="rank").values.tolist():
+        at_once = [
+            set("".join(cells).upper())
+            for cells, at in zip(zip(*streams, strict=True), ruler, strict=True)
+            if at == str(step)
+        ]
+        kinds = [(("C" in here), ("N" in here), ("M" in here)) for here in at_once]
+        assert step_ns == 1000 * len(kinds)
+        assert found == [
+            1000 * sum(compute for compute, _, _ in kinds),
+            1000 * sum(comm and not compute for compute, comm, _ in kinds),
+            1000 * sum(memory and not (compute or comm) for compute, comm, memory in kinds),
+            1000 * sum(not any(here) for here in kinds),
+            1000 * sum(comm for _, comm, _ in kinds),
+            1000 * sum(comm and compute for compute, comm, _ in kinds),
+        ]
 
 
 def test_windows_of_one_rank_stay_apart():

@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests import lanes
 from tracekit.analysis import Analysis
@@ -100,6 +102,17 @@ def test_steps_of_a_rank_without_work_and_incomplete_ones():
         0/7     CC.CCC  by=ab
         1/7     ......
     """) == {(0, 0): [1, 0, 0, 1, 0], (0, 1): [0, 0, 0, 0, 0], (1, 0): [4, 4, 0, 0, 0], (1, 1): [2, 2, 0, 0, 0]}
+
+
+LANE = st.tuples(st.text("Cc....", min_size=16, max_size=16), st.text("abcdef-", max_size=6))
+
+
+@settings(max_examples=30)
+@given(st.lists(LANE, min_size=1, max_size=3), st.text("W.", min_size=16, max_size=16))
+def test_the_causes_sum_to_the_idle_time_of_any_drawing(streams, waits):
+    lines = [f"0/{n} {cells}  by={launches}-" for n, (cells, launches) in enumerate(streams)]
+    drawing = "\n".join(["step 0000000011111111", "0/main abcdef", f"0/1 {waits}", *lines])
+    assert all(part >= 0 for step in causes(drawing).values() for part in step)
 
 
 def test_a_cpu_trace_has_no_device_that_idles():
