@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracekit.analysis import Analysis
+from tracekit.read.load import load
 
-__all__ = ["Analysis"]
+__all__ = ["Analysis", "load"]
 __version__ = "0.1.0"

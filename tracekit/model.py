@@ -202,7 +202,7 @@ class Run:
     def rank(self, rank: int, window: int = 0) -> RankTables:
         """One rank's tables; WrongUse where the run has no such rank or window."""
         if (rank, window) not in self.sources:
-            held = _listed(self.ranks["rank"])
+            held = listed(self.ranks["rank"])
             raise WrongUse(f"the run has no rank {rank} with window {window}; it has ranks {held}")
         mine = (self.ranks["rank"] == rank) & (self.ranks["window"] == window)
         device = str(self.ranks.loc[mine, "device"].iloc[0])
@@ -238,12 +238,12 @@ class Run:
         """The run narrowed to steps `first` to `last`, both included; WrongUse where none of them is there."""
         kept = self.steps["step"].between(first, last)
         if not kept.any():
-            raise WrongUse(f"no step from {first} to {last} in the run; it has steps {_listed(self.steps['step'])}")
+            raise WrongUse(f"no step from {first} to {last} in the run; it has steps {listed(self.steps['step'])}")
         calls = self.calls[self.calls["step"].between(first, last)]
         return replace(self, steps=self.steps[kept].reset_index(drop=True), calls=calls.reset_index(drop=True))
 
 
-def _listed(numbers: pd.Series) -> str:
+def listed(numbers: Iterable[int]) -> str:
     """Numbers as a person would list them: `0-7, 12`."""
     values = sorted(set(numbers))
     runs: list[list[int]] = []

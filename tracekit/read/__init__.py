@@ -1,0 +1,1 @@
+"""Files to a `Run`: any Kineto traces, whatever wrote or rewrote them."""

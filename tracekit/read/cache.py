@@ -1,0 +1,259 @@
+"""Parsed files as Parquet, so that a run that was read once opens at once.
+
+An entry is a folder named by what it was made of: the file's address and version (mtime, size or ETag; a hash of its
+content where there are none), the version of this reader and its settings. It is written beside its place and moved
+there whole, so that readers in other processes see all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+import msgspec
+import pandas as pd
+import platformdirs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tracekit.errors import Unreadable
+from tracekit.model import Note
+from tracekit.read import names
+from tracekit.read.kineto import read_kineto
+from tracekit.read.sources import TraceFile, opened
+from tracekit.read.tables import Identity, RankPart, rank_parts
+
+READER_VERSION = 1
+"""Counts up whenever the same file would be read to other tables."""
+DEFAULT_LIMIT_BYTES = 20 * 10**9
+YOUNG_SECONDS = 3600
+"""An entry used so recently is never removed: somebody may be reading it."""
+ENTRY = "entry.json"
+_TABLES = ("work", "host", "allocations", "steps", "calls")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where parsed tables are kept and how files are read. `spare` takes what the cache's folder cannot."""
+
+    folder: str
+    spare: str
+    comm_patterns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """One rank's part of a file, its large tables stored."""
+
+    identity: Identity
+    notes: tuple[Note, ...]
+    steps: pd.DataFrame
+    calls: pd.DataFrame
+    source: ParquetTables
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A file as it was read, or why it was not."""
+
+    file: TraceFile
+    parts: tuple[StoredPart, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ParquetTables:
+    """One rank's large tables in a cache entry; an entry that is gone or broken is made again from the file."""
+
+    file: TraceFile
+    settings: Settings
+    folder: str
+    part: int
+
+    def open(self, name: Literal["work", "host", "allocations"]) -> pd.DataFrame:
+        """One table; Unreadable where it is gone and the file cannot be read again."""
+        try:
+            return _read_table(Path(self.folder), self.part, name)
+        except (OSError, pa.ArrowException, KeyError, ValueError):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            again = parsed(self.file, self.settings)
+            if again.error or self.part >= len(again.parts):
+                raise Unreadable(again.error or f"{self.file.name}: changed while it was analysed") from None
+            return _read_table(Path(again.parts[self.part].source.folder), self.part, name)
+
+
+class _Entry(msgspec.Struct):
+    """What stands beside the tables of an entry."""
+
+    parts: list[tuple[Identity, list[Note]]]
+
+
+def parsed(file: TraceFile, settings: Settings) -> Parsed:
+    """The file from the cache, else read and then kept; never raises for what is wrong with the file."""
+    try:
+        key = _key(file, settings)
+        return _kept(file, settings, key) or _read(file, settings, key)
+    except Unreadable as error:
+        message = str(error)
+        return Parsed(file, (), message if message.startswith(file.name) else f"{file.name}: {message}")
+
+
+def is_kept(file: TraceFile, settings: Settings) -> bool:
+    """Whether the file's tables are in the cache, so that opening it is quick."""
+    return bool(_changes(file)) and any(
+        (folder / ENTRY).exists() for folder in _folders(settings, _key(file, settings))
+    )
+
+
+def _changes(file: TraceFile) -> str:
+    return file.version.strip("/0")
+
+
+def _key(file: TraceFile, settings: Settings) -> str:
+    made_of = [file.name, file.version, str(READER_VERSION), *settings.comm_patterns]
+    digest = hashlib.sha256("\0".join(made_of).encode())
+    if not _changes(file):
+        with opened(file) as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:40]
+
+
+def _folders(settings: Settings, key: str) -> list[Path]:
+    return [Path(root) / key for root in (settings.folder, settings.spare) if root]
+
+
+def _kept(file: TraceFile, settings: Settings, key: str) -> Parsed | None:
+    """The entry, if there is one that can be read whole."""
+    for folder in _folders(settings, key):
+        try:
+            entry = msgspec.json.decode((folder / ENTRY).read_bytes(), type=_Entry)
+            parts = tuple(
+                StoredPart(
+                    identity, tuple(notes), _read_table(folder, part, "steps"), _read_table(folder, part, "calls"),
+                    ParquetTables(file, settings, str(folder), part),
+                )
+                for part, (identity, notes) in enumerate(entry.parts)
+            )  # fmt: skip
+        except (OSError, msgspec.MsgspecError, pa.ArrowException, KeyError, ValueError):
+            continue
+        _mark_used(folder)
+        return Parsed(file, parts)
+    return None
+
+
+def _mark_used(folder: Path) -> None:
+    try:
+        os.utime(folder / ENTRY)
+    except OSError:
+        return  # a cache that is only readable serves as well
+
+
+def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
+    with opened(file) as stream:
+        raw = read_kineto(stream)
+    if not raw.events:
+        raise Unreadable("it holds no events")
+    parts = rank_parts(raw, file.basename, names.communication(settings.comm_patterns))
+    for folder in _folders(settings, key):
+        try:
+            _write(folder, parts)
+        except (OSError, pa.ArrowException):
+            continue
+        sources = [ParquetTables(file, settings, str(folder), number) for number in range(len(parts))]
+        stored = [
+            StoredPart(part.identity, part.notes, part.steps, part.calls, source)
+            for part, source in zip(parts, sources, strict=True)
+        ]
+        return Parsed(file, tuple(stored))
+    raise Unreadable("its tables can be written neither to the cache nor to the temporary folder: is the disk full?")
+
+
+def _write(folder: Path, parts: list[RankPart]) -> None:
+    """Makes an entry beside its place and moves it there, unless another process was faster."""
+    beside = folder.with_name(f"writing-{os.getpid()}-{uuid4().hex}")
+    beside.mkdir(parents=True)
+    try:
+        for number, part in enumerate(parts):
+            for name in _TABLES:
+                _write_table(beside, number, name, getattr(part, name))
+        entry = _Entry([(part.identity, list(part.notes)) for part in parts])
+        (beside / ENTRY).write_bytes(msgspec.json.encode(entry))
+        if not (folder / ENTRY).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            beside.rename(folder)
+    except OSError:
+        if not (folder / ENTRY).exists():
+            raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _write_table(folder: Path, part: int, name: str, rows: pd.DataFrame) -> None:
+    coded = [column for column in rows if isinstance(rows[column].dtype, pd.CategoricalDtype)]
+    pq.write_table(
+        pa.Table.from_pandas(rows, preserve_index=False), folder / f"{part}-{name}.parquet",
+        compression="lz4", use_dictionary=coded, write_statistics=False,
+    )  # fmt: skip
+
+
+def _read_table(folder: Path, part: int, name: str) -> pd.DataFrame:
+    rows: pd.DataFrame = pq.read_table(folder / f"{part}-{name}.parquet", use_threads=False).to_pandas(
+        split_blocks=True
+    )
+    return rows
+
+
+def default_folder() -> str:
+    """The user's cache folder for parsed traces; `TRACEKIT_CACHE` names another."""
+    return os.environ.get("TRACEKIT_CACHE") or str(Path(platformdirs.user_cache_dir("tracekit")) / "parsed")
+
+
+class Spare:
+    """A temporary folder that lives as long as somebody holds this object."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="tracekit-")
+        weakref.finalize(self, shutil.rmtree, self.folder, True)
+
+
+def usable(folder: str) -> bool:
+    """Whether entries can be written to the folder; makes it if need be."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def limit_bytes() -> int:
+    """How large the cache may grow; `TRACEKIT_CACHE_BYTES` sets it."""
+    told = os.environ.get("TRACEKIT_CACHE_BYTES", "")
+    return int(told) if told.isdecimal() else DEFAULT_LIMIT_BYTES
+
+
+def trim(folder: str, limit: int, now_s: float) -> int:
+    """Removes the entries that were used longest ago until the cache is within its limit; how many it removed."""
+    entries = []
+    for entry in Path(folder).iterdir():
+        try:
+            size = sum(one.stat().st_size for one in entry.iterdir())
+            mark = entry / ENTRY
+            entries.append(((mark if mark.exists() else entry).stat().st_mtime, size, entry))
+        except OSError:  # another process was faster
+            continue
+    total, removed = sum(size for _, size, _ in entries), 0
+    for used_s, size, entry in sorted(entries):
+        if total <= limit or now_s - used_s < YOUNG_SECONDS:
+            break
+        shutil.rmtree(entry, ignore_errors=True)
+        total, removed = total - size, removed + 1
+    return removed

@@ -1,0 +1,98 @@
+"""Columns out of decoded values of any type: codes for what repeats, exact whole numbers, ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+NO_RANK = -1
+NO_ID = 0
+"""Kineto's own spelling of "no correlation"."""
+_INT64, _UINT64 = 2**63, 2**64
+
+
+class Codes(dict[Any, int]):
+    """Numbers values in order of first sight."""
+
+    def __missing__(self, value: Any) -> int:
+        self[value] = code = len(self)
+        return code
+
+    def of(self, values: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """The code of each value."""
+        try:
+            return np.fromiter(map(self.__getitem__, values), np.int32, len(values))
+        except TypeError:  # a list or an object stands where text should
+            return np.fromiter((self[_hashable(value)] for value in values), np.int32, len(values))
+
+    def texts(self) -> pd.Index:
+        """The values as text, in order of their codes; of two that read the same the later gets a mark."""
+        texts: dict[str, None] = {}
+        for value in self:
+            text = "/".join(map(_text, value)) if isinstance(value, tuple) else _text(value)
+            while text in texts:
+                text += "'"
+            texts[text] = None
+        return pd.Index(list(texts), dtype="str")
+
+    def column(self, parts: Sequence[npt.NDArray[np.int32]]) -> pd.Categorical:
+        """A categorical column of the codes that `of` gave, part after part."""
+        codes = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        return pd.Categorical.from_codes(codes, categories=self.texts(), validate=False)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).encode("utf-8", "replace").decode()
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_hashable, value))
+    return str(value) if isinstance(value, list | dict) else value
+
+
+def whole(value: Any) -> int | None:
+    """The whole number that a value is or spells, if it fits 64 bits with sign."""
+    if isinstance(value, str):
+        try:
+            value = int(value, 0 if value[:2].lower() == "0x" else 10) if len(value) < 32 else None
+        except ValueError:
+            return None
+    if isinstance(value, float | np.number):
+        value = int(value) if float(value).is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64 else None
+
+
+def ids(values: Sequence[Any]) -> npt.NDArray[np.uint64]:
+    """Ids as uint64, all 64 bits kept; `NO_ID` for none.
+
+    Text that is a number is that number. Other text gets a number that is the same for the same text, above 2^63, where
+    no profiler counts to.
+    """
+    try:
+        return np.fromiter((value or NO_ID for value in values), np.uint64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(map(_id, values), np.uint64, len(values))
+
+
+def _id(value: Any) -> int:
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 32:
+        value = int(value)
+    if isinstance(value, int) and 0 <= value < _UINT64:
+        return value
+    if value is None or value == -1:
+        return NO_ID
+    text = str(value).encode("utf-8", "replace")
+    return _INT64 | (int.from_bytes(text[-16:], "little") ^ len(text)) % _INT64
+
+
+def ranks(values: list[Any]) -> npt.NDArray[np.int64]:
+    """Ranks that events claim to be of; `NO_RANK` for none."""
+    if values.count(None) == len(values):
+        return np.full(len(values), NO_RANK, np.int64)
+    numbers = map(whole, values)
+    return np.fromiter((NO_RANK if number is None or number < 0 else number for number in numbers), np.int64)

@@ -1,0 +1,357 @@
+"""One Kineto file to raw tables, streaming: what the format holds, and nothing yet of what it means.
+
+The structs below are the format as far as it is read: https://github.com/pytorch/kineto writes it, after Chrome's Trace
+Event Format (`ph` X: a span; B, E: its begin and end; i: an instant; s, t, f: flow arrows; M: names of processes).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, Union
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracekit.model import NO_TIME
+from tracekit.read.columns import NO_RANK, Codes, ids, ranks, whole
+from tracekit.read.text import Stream, TraceText
+from tracekit.read.times import InexactTimes, nanoseconds
+
+
+class Args(msgspec.Struct, gc=False):
+    """What an event's `args` may say that somebody asks for. Types change between events, so any type is taken."""
+
+    correlation: Any = None
+    stream: Any = None
+    device: Any = None
+    bytes: Any = None
+    wait_on_stream: Any = None
+    rank: Any = None
+    direction: Any = None
+    size: Any = None
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    elements_in: Any = msgspec.field(name="In msg nelems", default=None)
+    elements_out: Any = msgspec.field(name="Out msg nelems", default=None)
+    group_size: Any = msgspec.field(name="Group size", default=None)
+    dtype: Any = None
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    group_description: Any = msgspec.field(name="Process Group Description", default=None)
+    group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    sequence: Any = msgspec.field(name="Seq", default=None)
+    source: Any = msgspec.field(name="Src Rank", default=None)
+    destination: Any = msgspec.field(name="Dst Rank", default=None)
+    call_id: Any = msgspec.field(name="Comms Id", default=None)
+
+
+class AllocationArgs(msgspec.Struct, gc=False):
+    """The `args` of a `[memory]` instant."""
+
+    bytes: Any = msgspec.field(name="Bytes", default=None)
+    allocated: Any = msgspec.field(name="Total Allocated", default=None)
+    reserved: Any = msgspec.field(name="Total Reserved", default=None)
+    device_type: Any = msgspec.field(name="Device Type", default=None)
+    device_index: Any = msgspec.field(name="Device Id", default=None)
+    rank: Any = None
+
+
+_AnyArgs: TypeAlias = Args | str | int | float | bool | list[Any] | None
+_AnyAllocationArgs: TypeAlias = AllocationArgs | str | int | float | bool | list[Any] | None
+
+
+class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """Something with a start and a duration."""
+
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: _AnyArgs = None
+
+
+class Begin(Span, gc=False, tag_field="ph", tag="B"):
+    """The first half of a span."""
+
+
+class End(Span, gc=False, tag_field="ph", tag="E"):
+    """The second half of the last span that began on the same thread."""
+
+
+class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """Something with a time only; allocations are such."""
+
+    name: Any = None
+    pid: Any = None
+    ts: Any = None
+    args: _AnyAllocationArgs = None
+
+
+class OldInstant(Instant, gc=False, tag_field="ph", tag="I"):
+    """The same in an older spelling."""
+
+
+_WITH_SPANS = (Span, Begin, End, Instant, OldInstant)
+_PASSED_OVER = tuple(
+    msgspec.defstruct(f"Phase{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
+    for phase in "stfMCcNODPbnepRVvSTFrw(),"
+)
+"""Phases that are counted and say nothing about where time goes: flow arrows, metadata, counters, async and objects."""
+
+
+def _with_raw_times(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The same struct with its times left as text, for absolute times that a float64 cannot hold."""
+    absent = msgspec.Raw(b"null")
+    times = [(time, msgspec.Raw, absent) for time in ("ts", "dur") if time in struct.__struct_fields__]
+    tag = struct.__struct_config__.tag
+    return msgspec.defstruct(f"Exact{struct.__name__}", times, bases=(struct,), gc=False, tag_field="ph", tag=tag)
+
+
+_EXACT = tuple(_with_raw_times(struct) for struct in _WITH_SPANS)
+
+
+class _Decoder:
+    """Decodes text of events to structs; of an event that is no such struct, nothing but that it was there is kept."""
+
+    def __init__(self, structs: tuple[type[msgspec.Struct], ...]) -> None:
+        event: Any = Union[(*structs, *_PASSED_OVER)]
+        self._list = msgspec.json.Decoder(list[event])
+        self._raw = msgspec.json.Decoder(list[msgspec.Raw])
+        self._one = msgspec.json.Decoder(event)
+
+    def decode(self, text: bytes) -> tuple[list[Any], int]:
+        """The events, and how many more there were that could not be understood."""
+        try:
+            return self._list.decode(text), 0
+        except msgspec.ValidationError:
+            return self._one_by_one(self._raw.decode(text))
+
+    def _one_by_one(self, texts: list[msgspec.Raw]) -> tuple[list[Any], int]:
+        events, strange = [], 0
+        for text in texts:
+            try:
+                events.append(self._one.decode(text))
+            except msgspec.ValidationError:
+                strange += 1
+        return events, strange
+
+
+_FAST, _SLOW = _Decoder(_WITH_SPANS), _Decoder(_EXACT)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    events: int
+    strange: int
+    spans: list[Span]
+    start_ns: npt.NDArray[np.int64]
+    duration_ns: npt.NDArray[np.int64]
+    halves: list[tuple[int, Span]]
+    instants: list[tuple[int, Instant]]
+
+
+@dataclass(frozen=True)
+class RawTrace:
+    """One file's events as they stand there, with times on its own clock.
+
+    `spans` has category, name, lane, start_ns, end_ns, correlation and rank (`NO_RANK` where the event does not say
+    whose it is, as in all files but those that a tool fused). `collectives` and `copies` tell more about some rows of
+    `spans` (`row`). `allocations` is ALLOCATIONS with `rank`. `problems` counts what was left out, by code.
+    """
+
+    metadata: dict[str, object]
+    spans: pd.DataFrame
+    collectives: pd.DataFrame
+    copies: pd.DataFrame
+    allocations: pd.DataFrame
+    events: int
+    problems: dict[str, int]
+    lost_at: list[int]
+    mended_at: list[int]
+    truncated: bool
+
+
+COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events")
+COLLECTIVE_FIELDS = (
+    "collective", "elements_in", "elements_out", "group_size", "dtype", "group", "group_description", "group_ranks",
+    "sequence", "source", "destination", "call_id",
+)  # fmt: skip
+
+
+def read_kineto(stream: Stream) -> RawTrace:
+    """Reads a whole trace; Unreadable where it is none."""
+    columns = _Columns()
+    text = TraceText(stream, columns.decode)
+    for batch in text.batches():
+        columns.add(batch)
+    return columns.finish(text)
+
+
+_SPANS: frozenset[type] = frozenset((Span, _EXACT[0]))
+_KEPT: frozenset[type] = frozenset((*_WITH_SPANS[1:], *_EXACT[1:]))
+
+
+class _Columns:
+    """Gathers batches into columns, so that no event's objects outlive its batch."""
+
+    def __init__(self) -> None:
+        self._decoder = _FAST
+        self._codes = {name: Codes() for name in ("category", "name", "lane")}
+        self._parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+        self._collectives: list[tuple[Any, ...]] = []
+        self._copies: list[tuple[Any, ...]] = []
+        self._allocations: list[tuple[Any, ...]] = []
+        self._halves: list[tuple[int, Span]] = []
+        self._rows = 0
+        self._events = 0
+        self._problems: dict[str, int] = defaultdict(int)
+
+    def decode(self, text: bytes) -> _Batch:
+        """A batch of the text of events; keeps nothing, since the text may prove to be cut at a wrong place."""
+        try:
+            return self._decoded(text)
+        except InexactTimes:
+            self._decoder = _SLOW
+            return self._decoded(text)
+
+    def _decoded(self, text: bytes) -> _Batch:
+        events, strange = self._decoder.decode(text)
+        spans: list[Any] = [event for event in events if event.__class__ in _SPANS]
+        rest = [event for event in events if event.__class__ in _KEPT]
+        halves = [event for event in rest if isinstance(event, Span)]
+        instants = [event for event in rest if isinstance(event, Instant) and event.name == "[memory]"]
+        return _Batch(
+            len(events) + strange,
+            strange,
+            spans,
+            nanoseconds([span.ts for span in spans]),
+            nanoseconds([span.dur for span in spans]),
+            list(zip(nanoseconds([half.ts for half in halves]).tolist(), halves, strict=True)),
+            list(zip(nanoseconds([one.ts for one in instants]).tolist(), instants, strict=True)),
+        )
+
+    def add(self, batch: _Batch) -> None:
+        """Takes a batch over."""
+        self._events += batch.events
+        self._problems["strange-event"] += batch.strange
+        self._add_spans(batch.spans, batch.start_ns, batch.duration_ns)
+        self._halves += batch.halves
+        self._allocations += [_allocation(time_ns, instant) for time_ns, instant in batch.instants]
+
+    def _add_spans(self, spans: Sequence[Span], start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike) -> None:
+        args = [span.args if span.args.__class__ is Args else _NO_ARGS for span in spans]
+        categories = self._codes["category"].of([span.cat for span in spans])
+        self._parts["category"].append(categories)
+        self._parts["name"].append(self._codes["name"].of([span.name for span in spans]))
+        self._parts["lane"].append(self._codes["lane"].of([(span.pid, span.tid) for span in spans]))
+        self._parts["start_ns"].append(np.asarray(start_ns, np.int64))
+        self._parts["duration_ns"].append(np.asarray(duration_ns, np.int64))
+        self._parts["correlation"].append(ids([one.correlation for one in args]))
+        self._parts["rank"].append(ranks([one.rank for one in args]))
+        self._collectives += [
+            (self._rows + index, *(_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS))
+            for index, one in enumerate(args)
+            if one.collective is not None
+        ]
+        copies = [
+            code for category, code in self._codes["category"].items() if str(category).lower() in COPY_CATEGORIES
+        ]
+        for index in np.flatnonzero(np.isin(categories, copies)).tolist():
+            one = args[index]
+            size = one.size if one.bytes is None else one.bytes
+            self._copies.append(
+                (self._rows + index, whole(size), None if one.direction is None else str(one.direction))
+            )
+        self._rows += len(spans)
+
+    def _join_halves(self) -> None:
+        """Makes a span of each begin and the end that closes it on its lane, and counts those without the other."""
+        opened: dict[object, list[tuple[int, Span]]] = defaultdict(list)
+        whole_spans: list[Span] = []
+        times: list[tuple[int, int]] = []
+        for time_ns, half in sorted(self._halves, key=lambda one: (one[0], isinstance(one[1], Begin))):
+            lane = (str(half.pid), str(half.tid))
+            if isinstance(half, Begin):
+                opened[lane].append((time_ns, half))
+            elif opened[lane]:
+                start_ns, begin = opened[lane].pop()
+                whole_spans.append(begin)
+                times.append((start_ns, time_ns - start_ns))
+            else:
+                self._problems["half-span"] += 1
+        self._problems["half-span"] += sum(map(len, opened.values()))
+        starts_ns, durations_ns = np.array(times, np.int64).reshape(-1, 2).T
+        self._add_spans(whole_spans, starts_ns, durations_ns)
+
+    def finish(self, text: TraceText[_Batch]) -> RawTrace:
+        """The tables of all batches."""
+        self._join_halves()
+        named = {name: codes.column(self._parts[name]) for name, codes in self._codes.items()}
+        spans = pd.DataFrame({**named, **{name: np.concatenate(self._parts[name]) for name in _NUMBERS}})
+        self._parts.clear()
+        offset_ns = _base_ns(text.metadata)
+        spans, impossible = _on_absolute_time(spans, offset_ns)
+        allocations = pd.DataFrame(self._allocations, columns=["time_ns", *_ALLOCATION_FIELDS])
+        allocations = allocations[allocations["time_ns"] != NO_TIME]
+        return RawTrace(
+            metadata=text.metadata,
+            spans=spans,
+            collectives=_frame(self._collectives, COLLECTIVE_FIELDS),
+            copies=_frame(self._copies, ("bytes", "direction")),
+            allocations=allocations.assign(time_ns=allocations["time_ns"].astype("int64") + offset_ns),
+            events=self._events + len(text.lost),
+            problems={**self._problems, "impossible-time": impossible},
+            lost_at=text.lost,
+            mended_at=text.mended,
+            truncated=text.truncated,
+        )
+
+
+_NO_ARGS = Args()
+_NUMBERS = ("start_ns", "duration_ns", "correlation", "rank")
+_ALLOCATION_FIELDS = ("device", "bytes", "allocated_bytes", "reserved_bytes", "rank")
+_LONGEST_NS = 2**60
+
+
+def _frame(rows: list[tuple[Any, ...]], fields: Sequence[str]) -> pd.DataFrame:
+    """Objects as they are (whole numbers of 64 bits stay exact), indexed by the row of `spans` that they tell about."""
+    index = pd.Index([row[0] for row in rows], dtype="int64")
+    return pd.DataFrame([row[1:] for row in rows], index=index, columns=list(fields), dtype=object)
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _allocation(time_ns: int, instant: Instant) -> tuple[Any, ...]:
+    args = instant.args if isinstance(instant.args, AllocationArgs) else AllocationArgs()
+    index = whole(args.device_index)
+    device = "cpu" if args.device_type in (0, "0") else f"device {0 if index is None else index}"
+    sizes = (whole(args.bytes), whole(args.allocated), whole(args.reserved))
+    rank = whole(args.rank)
+    return (time_ns, device, *sizes, NO_RANK if rank is None else rank)
+
+
+def _base_ns(metadata: dict[str, object]) -> int:
+    """What is added to all times of the file; 0 where it gives none, or none that can be."""
+    base_ns = whole(metadata.get("baseTimeNanoseconds"))
+    return base_ns if base_ns is not None and abs(base_ns) < 2**61 else 0
+
+
+def _on_absolute_time(spans: pd.DataFrame, offset_ns: int) -> tuple[pd.DataFrame, int]:
+    """Spans with a start and an end on absolute time, without those that cannot be, and how many these were.
+
+    Impossible: a start or duration that is missing, negative or beyond any clock, and the pair 0 and 0, which profilers
+    write for work that they lost. Rows keep their labels, by which other tables tell more about them.
+    """
+    start_ns, duration_ns = spans["start_ns"], spans["duration_ns"]
+    possible = (start_ns != NO_TIME) & (duration_ns >= 0) & (duration_ns < _LONGEST_NS)
+    possible &= ~((start_ns == 0) & (duration_ns == 0)) & (start_ns.abs() < 2**62)
+    kept = spans[possible]
+    start_ns = kept["start_ns"] + offset_ns
+    kept = kept.assign(start_ns=start_ns, end_ns=start_ns + kept["duration_ns"]).drop(columns="duration_ns")
+    return kept, int((~possible).sum())

@@ -1,0 +1,128 @@
+"""The door: paths to a `Run`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pandas as pd
+
+from tracekit.errors import Unreadable
+from tracekit.model import CALLS, RANKS, STEPS, Note, PerRank, RankTables, Run, notes_table, table
+from tracekit.read import cache as store
+from tracekit.read.ranks import Claim, Place, assign
+from tracekit.read.sources import TraceFile, trace_files
+from tracekit.read.workers import Workers
+
+HEAVY_BYTES = 64 * 2**20
+"""Text from which on several files are worth the start of a process pool,"""
+HEAVY_EVENTS = 2_000_000
+"""and events from which on measuring several ranks is."""
+PACKED = 15
+"""How many times larger a compressed trace's text is, about."""
+
+Progress = Callable[[int, int, str], None]
+
+
+def load(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    cache: bool = True,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    comm_patterns: Sequence[str] = (),
+) -> Run:
+    """The run that the traces at a path, folder, glob, archive, URL, or list of such are.
+
+    `executor` is any `concurrent.futures.Executor`; without one, large runs use a pool of local processes. `progress`
+    is called with files read, files in all, and the last one's name. `comm_patterns` are regular expressions of kernels
+    that count as communication beside those known. Raises Unreadable where no trace could be read, AmbiguousRanks where
+    two files are the same rank at the same time.
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    files = trace_files([os.fspath(one) for one in paths])
+    spare = store.Spare()
+    folder = store.default_folder() if cache else ""
+    notes = []
+    if folder and not store.usable(folder):
+        notes.append(Note("no-cache", "info", f"the cache folder {folder} cannot be written: nothing is kept"))
+        folder = ""
+    settings = store.Settings(folder, spare.folder, tuple(comm_patterns))
+    workers = Workers(executor, spare)
+    read = _read_all(files, settings, workers, progress)
+    if folder:
+        store.trim(folder, store.limit_bytes(), time.time())
+    return _run(", ".join(os.fspath(one) for one in paths), read, notes, workers)
+
+
+def _read_all(
+    files: list[TraceFile], settings: store.Settings, workers: Workers, progress: Progress | None
+) -> list[store.Parsed]:
+    """All files, those that have to be parsed perhaps in other processes."""
+    new = sum(file.size * (1 if file.basename.endswith(".json") else PACKED) for file in files)
+    heavy = new > HEAVY_BYTES and not all(store.is_kept(file, settings) for file in files)
+    read = []
+    for one in workers.map(partial(_parsed, settings), files, heavy=heavy):
+        read.append(one)
+        if progress:
+            progress(len(read), len(files), one.file.name)
+    return read
+
+
+def _parsed(settings: store.Settings, file: TraceFile) -> store.Parsed:
+    return store.parsed(file, settings)
+
+
+@dataclass(frozen=True)
+class _Mapper:
+    """Maps a measure over ranks, in other processes where there is much to do."""
+
+    workers: Workers
+    events: int
+
+    def __call__(self, work: PerRank, ranks: Sequence[RankTables]) -> list[pd.DataFrame]:
+        return list(self.workers.map(work, ranks, heavy=self.events > HEAVY_EVENTS))
+
+
+def _run(path: str, read: list[store.Parsed], notes: list[Note], workers: Workers) -> Run:
+    notes += [Note("not-a-trace", "info", one.error) for one in read if one.error]
+    parts = [(one.file, part) for one in read for part in one.parts]
+    if not parts:
+        raise Unreadable("; ".join(note.message for note in notes) or f"{path}: no trace")
+    places, told = assign([Claim(file.name, part.identity) for file, part in parts])
+    notes += told
+    landed = sorted(
+        ((place, *parts[index]) for index, place in places.items()), key=lambda one: (one[0].rank, one[0].window)
+    )
+    for place, file, part in landed:
+        notes += [replace(note, rank=place.rank, message=f"{file.basename}: {note.message}") for note in part.notes]
+    sources = {(place.rank, place.window): part.source for place, _, part in landed}
+    events = sum(part.identity.events for _, _, part in landed)
+    return Run(
+        path=path,
+        ranks=table(RANKS, [_rank_row(place, file, part) for place, file, part in landed]),
+        steps=_placed(STEPS, [(place, part.steps) for place, _, part in landed]),
+        calls=_placed(CALLS, [(place, part.calls) for place, _, part in landed]),
+        notes=notes_table(notes),
+        sources=dict(sources),
+        mapper=_Mapper(workers, events),
+    )
+
+
+def _rank_row(place: Place, file: TraceFile, part: store.StoredPart) -> tuple[object, ...]:
+    who = part.identity
+    clock = (None, None, None)
+    return (
+        *(place.rank, place.window, file.name, who.host, who.device, who.backend, who.world_size),
+        *(*clock, who.events, who.dropped),
+    )
+
+
+def _placed(schema: dict[str, str], parts: list[tuple[Place, pd.DataFrame]]) -> pd.DataFrame:
+    """The ranks' tables below one another, with rank and window."""
+    rows = [part.assign(rank=place.rank, window=place.window) for place, part in parts if len(part)]
+    return pd.concat(rows, ignore_index=True)[list(schema)].astype(schema) if rows else table(schema)

@@ -1,0 +1,191 @@
+"""Which files a run is made of, and their bytes, decompressed.
+
+Paths, globs, folders, archives and URLs all go through fsspec, so `s3://`, `gs://` and `http://` need only their fsspec
+package. What a file is compressed with is told by its first bytes, never by its name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import fsspec
+import zstandard
+from isal import isal_zlib
+
+from tracekit.errors import Unreadable
+from tracekit.read.text import Stream
+
+TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".pt.trace.json", ".pt.trace.json.gz")
+ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
+COMPRESSED_BYTES = 1 << 16
+_BROKEN = (cast("type[Exception]", isal_zlib.error), zstandard.ZstdError, OSError, EOFError, ValueError)
+
+
+class ByteFile(Protocol):
+    """A file opened for reading bytes."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """One trace: a file, or a member of an archive. `version` changes when the content does (mtime, ETag, size)."""
+
+    url: str
+    member: str = ""
+    version: str = ""
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        """How a person finds it again."""
+        return f"{self.url}!{self.member}" if self.member else self.url
+
+    @property
+    def basename(self) -> str:
+        """The last part of its path, which often names the rank."""
+        return (self.member or self.url).replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def trace_files(paths: Sequence[str]) -> list[TraceFile]:
+    """All traces that the paths mean, each once, in order; Unreadable where a path means nothing."""
+    found = [file for path in paths for file in _of_path(str(path))]
+    return list({file.name: file for file in found}.values())
+
+
+def _of_path(path: str) -> list[TraceFile]:
+    try:
+        system, inner = fsspec.core.url_to_fs(path)
+        if system.isdir(inner):
+            names = sorted(name for name in system.find(inner) if _is_trace_name(name))
+        else:
+            names = sorted(system.glob(inner)) if any(mark in inner for mark in "*?[") else []
+            names = names or ([inner] if system.exists(inner) else [])
+        files = [file for name in names for file in _of_file(system, name)]
+    except (OSError, ValueError, ImportError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise Unreadable(f"{path}: {error}") from error
+    if not files:
+        raise Unreadable(f"{path}: no such file, and no folder or pattern with traces (*.json, *.json.gz, *.json.zst)")
+    return files
+
+
+def _is_trace_name(name: str) -> bool:
+    return name.lower().endswith(TRACE_SUFFIXES) or ".pt.trace.json" in name.lower()
+
+
+def _of_file(system: fsspec.AbstractFileSystem, name: str) -> list[TraceFile]:
+    about = system.info(name)
+    changed = next((about[key] for key in ("ETag", "etag", "mtime", "LastModified", "created") if about.get(key)), "")
+    url, size = str(system.unstrip_protocol(name)).removeprefix("file://"), int(about.get("size") or 0)
+    whole = TraceFile(url, "", f"{changed}/{size}", size)
+    if not name.lower().endswith(ARCHIVE_SUFFIXES):
+        return [whole]
+    with system.open(name, "rb") as archive:
+        return [TraceFile(url, member, whole.version, held) for member, held in sorted(_members(name, archive))]
+
+
+def _members(name: str, archive: ByteFile) -> Iterator[tuple[str, int]]:
+    """Names and sizes of the traces in an archive; only plain files count, and nothing is ever unpacked to disk."""
+    if name.lower().endswith(".zip"):
+        with zipfile.ZipFile(cast("str", archive)) as zipped:
+            yield from ((one.filename, one.file_size) for one in zipped.infolist() if _is_trace_name(one.filename))
+    else:
+        with _tar(archive) as tar:
+            yield from ((one.name, one.size) for one in tar if one.isfile() and _is_trace_name(one.name))
+
+
+@contextmanager
+def _tar(archive: ByteFile) -> Iterator[tarfile.TarFile]:
+    with tarfile.open(fileobj=cast("tarfile._Fileobj", _Decompressed(archive)), mode="r|") as tar:
+        yield tar
+
+
+@contextmanager
+def opened(file: TraceFile) -> Iterator[Stream]:
+    """The trace's decompressed bytes as a stream; Unreadable where it cannot be opened."""
+    try:
+        with fsspec.open(file.url, "rb") as raw:
+            if not file.member:
+                yield _Decompressed(raw)
+            elif file.url.lower().endswith(".zip"):
+                with zipfile.ZipFile(raw) as zipped, zipped.open(file.member) as inner:
+                    yield _Decompressed(inner)
+            else:
+                with _tar(raw) as tar:
+                    yield _Decompressed(_member(tar, file.member))
+    except (FileNotFoundError, PermissionError, IsADirectoryError, KeyError) as error:
+        raise Unreadable(f"{file.name}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _member(tar: tarfile.TarFile, name: str) -> ByteFile:
+    for one in tar:
+        if one.name == name and one.isfile() and (inner := tar.extractfile(one)):
+            return inner
+    raise KeyError(f"the archive no longer holds {name}")
+
+
+class _Decompressed:
+    """Decompresses gzip (also in several members), zstd, bz2 and xz while it is read; other bytes pass as they are.
+
+    A stream that breaks off, or whose checksum is missing or wrong, gives all bytes up to there and then ends, with
+    `broken` told.
+    """
+
+    def __init__(self, raw: ByteFile) -> None:
+        self._raw = raw
+        self._head = raw.read(COMPRESSED_BYTES)
+        self._new = _decompressor(self._head)
+        self._engine = self._new() if self._new else None
+        self._ready = b""
+        self.broken = False
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes, none only at the end."""
+        while not self._ready and not self.broken and (more := self._head or self._raw.read(COMPRESSED_BYTES)):
+            self._head = b""
+            self._ready = self._decompress(more)
+        part, self._ready = self._ready[:size], self._ready[size:]
+        return part
+
+    def _decompress(self, more: bytes) -> bytes:
+        if self._engine is None or self._new is None:
+            return more
+        parts = []
+        while more:
+            if self._engine.eof:
+                self._engine = self._new()
+            try:
+                parts.append(self._engine.decompress(more))
+            except _BROKEN:
+                self.broken = True
+                break
+            more = self._engine.unused_data.lstrip(b"\0") if self._engine.eof else b""
+        return b"".join(parts)
+
+
+class _Engine(Protocol):
+    eof: bool
+    unused_data: bytes
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class _NewEngine(Protocol):
+    def __call__(self) -> _Engine: ...
+
+
+def _decompressor(head: bytes) -> _NewEngine | None:
+    known: dict[bytes, _NewEngine] = {
+        b"\x1f\x8b": lambda: cast("_Engine", isal_zlib.decompressobj(wbits=31)),
+        b"\x28\xb5\x2f\xfd": lambda: cast("_Engine", zstandard.ZstdDecompressor().decompressobj()),
+        b"BZh": lambda: cast("_Engine", bz2.BZ2Decompressor()),
+        b"\xfd7zXZ": lambda: cast("_Engine", lzma.LZMADecompressor()),
+    }
+    return next((new for magic, new in known.items() if head.startswith(magic)), None)

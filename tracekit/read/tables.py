@@ -1,0 +1,225 @@
+"""One file's raw events to the tables of each rank that it holds: usually one, several where a tool fused them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from tracekit.model import ALLOCATIONS, COMM, EVENTS, NO_STEP, Note
+from tracekit.read import steps
+from tracekit.read.calls import ALL_RANKS, calls_of
+from tracekit.read.columns import NO_RANK, whole
+from tracekit.read.kineto import RawTrace
+from tracekit.read.work import Sorted, copy_columns, sort_out
+
+SHOWN_PLACES = 5
+CPU = "cpu"
+_WORKER_FILE = re.compile(r"^(?P<host>(?!.*(?:rank|worker)).+)_\d+\.\d{13,}\.pt\.trace\.json")
+"""Files of PyTorch's `tensorboard_trace_handler` are named by host and process."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose trace a part is, as far as its file says; None where it does not."""
+
+    rank: int | None
+    world_size: int | None
+    backend: str | None
+    host: str | None
+    device: str
+    start_ns: int
+    end_ns: int
+    events: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class RankPart:
+    """All that one file tells of one rank: who it is, its tables (see `tracekit.model`) and what had to be noted.
+
+    `steps` and `calls` stay without rank and window, which only all files together tell.
+    """
+
+    identity: Identity
+    work: pd.DataFrame
+    host: pd.DataFrame
+    allocations: pd.DataFrame
+    steps: pd.DataFrame
+    calls: pd.DataFrame
+    notes: tuple[Note, ...]
+
+
+def rank_parts(raw: RawTrace, basename: str, communicates: re.Pattern[str]) -> list[RankPart]:
+    """The parts of a file, one for each rank in it."""
+    told = np.unique(raw.spans["rank"].to_numpy())
+    several = [int(rank) for rank in told if rank != NO_RANK]
+    if len(several) < 2:
+        claimed = several[0] if several else None
+        return [_part(raw, claimed, basename, communicates, tuple(_text_notes(raw)))]
+    owner, strays = _owners(raw.spans)
+    notes = [*_text_notes(raw)]
+    if strays:
+        message = f"left out events that do not say to which of the file's {len(several)} ranks they belong"
+        notes.append(Note("no-rank-told", "warning", message, None, strays))
+    return [
+        _part(_only(raw, owner, rank), rank, basename, communicates, tuple(notes) if rank == several[0] else ())
+        for rank in several
+    ]
+
+
+def _only(raw: RawTrace, owner: pd.Series, rank: int) -> RawTrace:
+    """The part of a fused file that is one rank's; what was wrong with the file counts for none of them."""
+    spans = raw.spans[owner == rank]
+    allocations = raw.allocations[raw.allocations["rank"] == rank]
+    return replace(raw, spans=spans, allocations=allocations, events=len(spans), problems={}, lost_at=[])
+
+
+def _owners(spans: pd.DataFrame) -> tuple[pd.Series, int]:
+    """The rank of each span of a fused file: its own word, else that of its process; and how many have neither."""
+    process = spans["lane"].astype(str).str.split("/", n=1).str[0]
+    claims = spans["rank"].where(spans["rank"] != NO_RANK)
+    by_process = claims.groupby(process).agg(lambda ranks: ranks.min() if ranks.nunique() == 1 else np.nan)
+    owner = claims.fillna(process.map(by_process)).fillna(NO_RANK).astype("int64")
+    return owner, int((owner == NO_RANK).sum())
+
+
+def _part(
+    raw: RawTrace, claimed: int | None, basename: str, communicates: re.Pattern[str], file_notes: tuple[Note, ...]
+) -> RankPart:
+    found = sort_out(raw.spans, communicates)
+    marked = steps.host_steps(found.host)
+    windows, work_steps = _windows(found, marked)
+    host_steps = steps.step_of(found.host["start_ns"].to_numpy(), marked if len(marked) else windows)
+    calls = calls_of(found, raw.collectives)
+    step_of_row = pd.concat([pd.Series(work_steps, found.work.index), pd.Series(host_steps, found.host.index)])
+    calls["step"] = step_of_row.reindex(calls.index)
+    operation, size = copy_columns(found.work, raw.copies)
+    operation[(found.work["kind"] == COMM).to_numpy()] = calls.loc[calls["device_work"], "op"]
+    nothing = {"operation": None, "bytes": pd.array([pd.NA], "Int64").repeat(len(found.host))}
+    return RankPart(
+        identity=_identity(raw, claimed, basename, found),
+        work=_events(found.work.assign(step=work_steps, operation=operation, bytes=size)),
+        host=_events(found.host.assign(step=host_steps, **nothing)),
+        allocations=_allocations(raw.allocations),
+        steps=windows,
+        calls=calls.reset_index(drop=True),
+        notes=(*file_notes, *_work_notes(raw, found), *_step_notes(windows, marked), *_call_notes(calls)),
+    )
+
+
+def _windows(found: Sorted, marked: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """The rank's step windows (step, start_ns, end_ns, complete) and the step of each row of work."""
+    starts_ns, ends_ns = found.work["start_ns"].to_numpy(), found.work["end_ns"].to_numpy()
+    launches_ns = starts_ns if found.on_cpu else steps.launch_times(found.work)
+    if not len(marked):
+        windows = steps.whole_span(starts_ns, ends_ns)
+        work_steps = np.full(len(starts_ns), 0)
+    else:
+        work_steps = steps.step_of(launches_ns, marked)
+        windows = marked if found.on_cpu or not len(starts_ns) else steps.device_windows(marked, launches_ns, ends_ns)
+    return windows.assign(complete=steps.complete(windows, work_steps)), work_steps
+
+
+def _events(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the columns and dtypes of `EVENTS`, without names that none of them has."""
+    rows = rows[list(EVENTS)].astype(EVENTS).reset_index(drop=True)
+    named = [column for column, kind in EVENTS.items() if kind == "category"]
+    return rows.assign(**{column: rows[column].cat.remove_unused_categories() for column in named})
+
+
+def _allocations(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the columns of `ALLOCATIONS`, in order of time; those without sizes tell nothing."""
+    told = rows.dropna(subset=["bytes", "allocated_bytes", "reserved_bytes"])
+    return told[list(ALLOCATIONS)].astype(ALLOCATIONS).sort_values("time_ns", kind="stable", ignore_index=True)
+
+
+def _identity(raw: RawTrace, claimed: int | None, basename: str, found: Sorted) -> Identity:
+    """Who the part says it is; what each event says outweighs the file's metadata, which a tool may have copied."""
+    info = raw.metadata.get("distributedInfo")
+    distributed = info if isinstance(info, dict) else {}
+    host = raw.metadata.get("host_name") or raw.metadata.get("hostname")
+    worker = _WORKER_FILE.match(basename)
+    backend = distributed.get("backend")
+    rows = found.work if len(found.work) else found.host
+    return Identity(
+        rank=whole(distributed.get("rank")) if claimed is None else claimed,
+        world_size=whole(distributed.get("world_size")),
+        backend=str(backend) if backend and backend != "undefined" else None,
+        host=str(host) if host else worker["host"] if worker else None,
+        device=CPU if found.on_cpu else _device(raw.metadata, found.work),
+        start_ns=int(rows["start_ns"].min()) if len(rows) else 0,
+        end_ns=int(rows["end_ns"].max()) if len(rows) else 0,
+        events=raw.events,
+        dropped=sum(raw.problems.values()) + len(raw.lost_at) + found.before_launch,
+    )
+
+
+def _device(metadata: dict[str, object], work: pd.DataFrame) -> str:
+    """The name of the device that did most of the work, "device" where the file does not name it."""
+    used = Counter(str(lane).split("/", 1)[0] for lane in work["lane"].head(1000)).most_common(1)[0][0]
+    known = metadata.get("deviceProperties")
+    devices = [device for device in known if isinstance(device, dict)] if isinstance(known, list) else []
+    mine = next((device for device in devices if str(device.get("id")) == used), devices[0] if devices else {})
+    return str(mine.get("name") or "device")
+
+
+def _text_notes(raw: RawTrace) -> Iterator[Note]:
+    if raw.lost_at:
+        message = f"lost events whose text is broken, at byte {_places(raw.lost_at)} of the decompressed text"
+        yield Note("lost-event", "warning", message, None, len(raw.lost_at))
+    if raw.mended_at:
+        message = f"mended broken text, at byte {_places(raw.mended_at)} of the decompressed text"
+        yield Note("mended-event", "info", message, None, len(raw.mended_at))
+    if raw.truncated:
+        yield Note("truncated", "warning", "truncated: the file ends before its events do; the rest is missing")
+
+
+def _places(offsets: list[int]) -> str:
+    more = f" and {len(offsets) - SHOWN_PLACES} more places" if len(offsets) > SHOWN_PLACES else ""
+    return ", ".join(map(str, offsets[:SHOWN_PLACES])) + more
+
+
+def _work_notes(raw: RawTrace, found: Sorted) -> Iterator[Note]:
+    sentences = {
+        "strange-event": "left out events of a form that is not the trace format's",
+        "half-span": "left out begins without an end, or ends without a begin",
+        "impossible-time": "left out events whose start or duration is missing, negative or nought of both",
+    }
+    for code, sentence in sentences.items():
+        if count := raw.problems.get(code):
+            yield Note(code, "warning", sentence, None, count)
+    if found.before_launch:
+        yield Note(
+            "before-launch", "warning", "left out work that ends before its launch began", None, found.before_launch
+        )
+    if found.clock_behind:
+        message = "the device's clock is some microseconds behind the host's: work seems to end before its launch"
+        yield Note("device-clock", "info", message, None, found.clock_behind)
+    if found.cut:
+        message = "cut durations that overrun the next start on their own lane by more than can be"
+        yield Note("overrun", "warning", message, None, found.cut)
+    if not len(found.work):
+        yield Note("no-work", "warning", "the file shows no work: no device rows, no operators, no gloo spans")
+
+
+def _step_notes(windows: pd.DataFrame, marked: pd.DataFrame) -> Iterator[Note]:
+    if not len(marked) and len(windows):
+        yield Note("no-steps", "info", "no ProfilerStep annotation: all work is taken as one step")
+    for step in windows.loc[~windows["complete"], "step"]:
+        message = f"step {step} holds far less work than the others, so it is left out of averages"
+        yield Note("incomplete-step", "info", message)
+
+
+def _call_notes(calls: pd.DataFrame) -> Iterator[Note]:
+    unnamed = int((calls["group"] == ALL_RANKS).sum())
+    if unnamed:
+        message = "no process group is told for communication calls: one group of all ranks is assumed"
+        yield Note("no-group", "info", message, None, unnamed)
+    outside = int((calls["step"] == NO_STEP).sum())
+    if outside:
+        yield Note("call-outside-steps", "info", "communication calls launched outside all steps", None, outside)

@@ -1,0 +1,311 @@
+"""The text of a trace as batches of events, in bounded memory, whatever its layout and however broken.
+
+A trace is an object whose `traceEvents` is a list of objects, or that bare list. The text is read in blocks. A block is
+cut where one object ends and the next begins; whether such a place really lies between two events, and not inside a
+string or a nested list, is decided by the decoder itself: text that starts at an event and decodes as a whole list up
+to the cut can only have been cut between events.
+
+Where the text is broken, the decoder's error tells the place. What stands before it is kept; the event around it is
+mended if it suffers from a known illness (see `mended`) and left out if not; reading goes on at the next event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from tracekit.errors import Unreadable
+
+BLOCK_BYTES = 1 << 18
+"""Text decoded at once: so much that the cost per call vanishes, so little that its objects stay in the CPU's cache."""
+EVENT_LIMIT_BYTES = 1 << 24
+"""No event is longer; text that goes on for longer without coming to an end is broken."""
+METADATA_LIMIT_BYTES = 1 << 26
+
+Batch = TypeVar("Batch")
+
+_BOUNDARY = re.compile(rb'\}\s*(,)\s*\{\s*"')
+_CLOSE = re.compile(rb'\}\s*\]\s*(?:,\s*"|\}\s*$|$)')
+_AFTER_CLOSE = re.compile(rb'\s*(?:,\s*"|\}|$)')
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
+_METADATA_KEYS = (
+    "distributedInfo", "baseTimeNanoseconds", "deviceProperties", "displayTimeUnit", "host_name", "hostname",
+)  # fmt: skip
+
+_WITHOUT_CONTROL_BYTES = b" " * 32 + bytes(range(32, 256))
+_NO_NUMBER = re.compile(rb"([:\[,]\s*)(?:-?(?:Infinity|inf|INF)|[Nn]a[Nn]|NAN|None|undefined)(?=\s*[,}\]])")
+_EMPTY_VALUE = re.compile(rb":(\s*)(?=[,}])")
+_BAD_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
+_DOUBLE_COMMA = re.compile(rb",(?:\s*,)+")
+_MISSING_COMMA = re.compile(rb"\}(\s*)\{")
+
+
+class Stream(Protocol):
+    """Decompressed bytes, in order."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class TraceText(Generic[Batch]):
+    """Reads one trace's text; `decode` makes a batch of the text of a list of events, or raises as msgspec does.
+
+    After `batches` is exhausted: `metadata` holds what stands beside `traceEvents`; `lost` and `mended` the offsets, in
+    the decompressed text, of events that were left out or mended; `truncated` tells that the text ends too early.
+    """
+
+    def __init__(self, stream: Stream, decode: Callable[[bytes], Batch]) -> None:
+        self.metadata: dict[str, object] = {}
+        self.lost: list[int] = []
+        self.mended: list[int] = []
+        self.truncated = False
+        self._stream = stream
+        self._decode = decode
+        self._offset = 0
+        self._ended = False
+        self._closed = False
+        self._lost_until = -1
+
+    def batches(self) -> Iterator[Batch]:
+        """The events, a batch for about every `BLOCK_BYTES` of text; Unreadable where the text is no trace."""
+        text = self._start()
+        while not self._closed and not (self._ended and not text.strip()):
+            block = self._read(max(BLOCK_BYTES, len(text)))
+            text += block
+            while text and not self._closed:
+                batch, used = self._next(text)
+                if batch is not None:
+                    yield batch
+                if not used:
+                    break
+                text = self._past(text, used)
+        self.truncated = self.truncated or not self._closed
+        if self._closed:
+            self._finish(text)
+
+    def _read(self, size: int) -> bytes:
+        """More text, less only at the end; a stream that fails half-way ends there."""
+        parts: list[bytes] = []
+        while size > 0 and not self._ended:
+            try:
+                part = self._stream.read(size)
+            except (EOFError, OSError, ValueError) as broken:
+                if isinstance(broken, FileNotFoundError | PermissionError):
+                    raise
+                part, self.truncated = b"", True
+            self._ended = not part
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _past(self, text: bytes, used: int) -> bytes:
+        self._offset += used
+        return text[used:]
+
+    def _start(self) -> bytes:
+        """Reads up to the first event and keeps the metadata before it."""
+        text = self._read(BLOCK_BYTES).removeprefix(b"\xef\xbb\xbf")
+        if text.lstrip()[:1] == b"[":
+            return self._past(text, text.index(b"[") + 1)
+        while not (key := _EVENTS_KEY.search(text)) and not self._ended and len(text) < METADATA_LIMIT_BYTES:
+            text += self._read(len(text))
+        if key is None:
+            raise Unreadable("it holds no traceEvents, so it is no Kineto trace")
+        while (after := _EVENTS_KEY.search(text, key.end())) and not _decodes(
+            text[: key.start()] + b'"traceEvents":0}'
+        ):
+            key = after
+        self.metadata.update(_metadata(text[: key.start()] + b'"traceEvents":0}'))
+        return self._past(text, key.end())
+
+    def _finish(self, text: bytes) -> None:
+        """Keeps the metadata that stands behind the events."""
+        while not self._ended and len(text) < METADATA_LIMIT_BYTES:
+            text += self._read(max(len(text), BLOCK_BYTES))
+        text = text.strip().removeprefix(b",").strip()
+        if text and text != b"}":
+            self.metadata.update(_metadata(b"{" + text))
+
+    def _next(self, text: bytes) -> tuple[Batch | None, int]:
+        """A batch from the start of the text and the bytes that it took; none and 0 where more text is needed."""
+        oversize = len(text) > EVENT_LIMIT_BYTES
+        cut = len(text) if self._ended else _boundary_before(text, len(text))
+        if cut < 0 and not oversize:
+            return None, 0
+        cut = len(text) if cut < 0 else cut
+        try:
+            return self._decode(b"[" + text[:cut] + b"]"), min(cut + 1, len(text))
+        except msgspec.DecodeError as error:
+            reason, at = str(error), _place(error)
+        except RecursionError:
+            reason, at, oversize = "truncated", cut, True
+        if "UTF-8" in reason:
+            return self._broken(text, _not_utf8(text[:cut]))
+        if "trailing characters" in reason:
+            return self._close(text, at)
+        if "truncated" in reason or at >= cut:
+            return self._incomplete(text, cut, oversize)
+        return self._broken(text, at)
+
+    def _close(self, text: bytes, at: int) -> tuple[Batch | None, int]:
+        """The list of events ends here, unless what follows shows that its bracket was a stray one."""
+        end = text.rfind(b"]", 0, at + 1)
+        while end >= 0 and not _decodes(b"[" + text[: end + 1]):
+            end = text.rfind(b"]", 0, end)
+        if end < 0:
+            return self._broken(text, at)
+        batch = self._decode(b"[" + text[: end + 1])
+        if _AFTER_CLOSE.match(text, end + 1):
+            self._closed = True
+            return batch, end + 1
+        self._count_lost(end)
+        start = text.find(b"{", end)
+        return batch, start if start >= 0 else len(text)
+
+    def _incomplete(self, text: bytes, cut: int, oversize: bool) -> tuple[Batch | None, int]:
+        """The cut was not between two events: an earlier one is, or more text is needed, or the text ends too early."""
+        batch, used = self._good_before(text, cut)
+        if batch is not None:
+            return batch, used
+        if oversize:
+            return None, self._lose(text, 0)
+        if not self._ended:
+            return None, 0
+        self.truncated = True
+        return (None, self._lose(text, 0)) if _BOUNDARY.search(text) else (None, len(text))
+
+    def _good_before(self, text: bytes, end: int) -> tuple[Batch | None, int]:
+        """The longest run of whole events at the start of the text that ends before `end`, as far as tries go."""
+        tries = 0
+        while (end := _boundary_before(text, end)) >= 0:
+            try:
+                return self._decode(b"[" + text[:end] + b"]"), end + 1
+            except (msgspec.DecodeError, RecursionError):
+                tries += 1
+            end = end if tries < 8 else end - (end >> 3)
+        return None, 0
+
+    def _broken(self, text: bytes, at: int) -> tuple[Batch | None, int]:
+        """Takes the good events before a broken place; if there are none, mends or loses the event around it."""
+        batch, used = self._good_before(text, at)
+        if batch is not None:
+            return batch, used
+        boundary = _BOUNDARY.search(text, at)
+        end = boundary.start(1) if boundary else -1
+        if self._ended and (close := self._close_after(text, at)) >= 0 and not 0 <= end < close:
+            end = close
+        if end < 0 and not self._ended and len(text) <= EVENT_LIMIT_BYTES:
+            return None, 0
+        if end < 0:
+            end = len(text)
+            self.metadata.update(_known_keys(text.decode("utf-8", "replace")))
+        return self._mend(text, at, end)
+
+    @staticmethod
+    def _close_after(text: bytes, at: int) -> int:
+        """The bracket that closes the list of events, told by whole metadata behind it; -1 where there is none."""
+        for close in _CLOSE.finditer(text, at):
+            end = text.index(b"]", close.start())
+            rest = text[end + 1 :].strip().removeprefix(b",")
+            if not rest or _decodes(b"{" + rest):
+                return end
+        return -1
+
+    def _mend(self, text: bytes, at: int, end: int) -> tuple[Batch | None, int]:
+        """The event or events in `text[:end]`, mended; or none, and they count as lost."""
+        used = end + (text[end : end + 1] == b",")
+        try:
+            batch = self._decode(b"[" + mended(text[:end]) + b"]")
+        except (msgspec.DecodeError, RecursionError):
+            self._count_lost(at)
+            self._lost_until = self._offset + used
+            return None, used
+        self.mended.append(self._offset + at)
+        return batch, used
+
+    def _lose(self, text: bytes, at: int) -> int:
+        """Bytes up to the second event in the text, which loses the first."""
+        boundary = _BOUNDARY.search(text, at)
+        used = boundary.end(1) if boundary else len(text)
+        self._count_lost(at)
+        self._lost_until = self._offset + used
+        return used
+
+    def _count_lost(self, at: int) -> None:
+        """Counts a lost event, but not the next piece of one that was just lost."""
+        if self._lost_until != self._offset:
+            self.lost.append(self._offset + at)
+
+
+def mended(text: bytes) -> bytes:
+    """Text of events with the known illnesses healed.
+
+    These are: bytes that are not UTF-8; control bytes inside strings; a backslash that escapes nothing; a value that is
+    empty, NaN or infinite (all become null); two commas, or none, between events.
+    """
+    text = text.decode("utf-8", "replace").encode().translate(_WITHOUT_CONTROL_BYTES)
+    text = _BAD_ESCAPE.sub(lambda found: found[0] if found[1] else rb"\\", text)
+    text = _NO_NUMBER.sub(rb"\1null", text)
+    text = _EMPTY_VALUE.sub(rb":\1null", text)
+    return _MISSING_COMMA.sub(rb"},\1{", _DOUBLE_COMMA.sub(b",", text)).strip().strip(b",")
+
+
+def _head(text: bytes, key: re.Match[bytes]) -> bytes:
+    """What stands before the events, as a whole object; only then is the key no part of some text."""
+    return text[: key.start()] + b'"traceEvents":0}'
+
+
+def _boundary_before(text: bytes, end: int) -> int:
+    """The last comma between two objects that lies before `end`; -1 where there is none."""
+    while (end := text.rfind(b"{", 0, end)) > 0:
+        before = text[max(0, end - 4096) : end].rstrip()
+        if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
+            return max(0, end - 4096) + len(before) - 1
+    return -1
+
+
+def _not_utf8(text: bytes) -> int:
+    """Where the first byte stands that is not UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
+
+
+def _place(error: msgspec.DecodeError) -> int:
+    """Where in the events' text (which the decoder saw behind one bracket) it broke."""
+    found = _ERROR_BYTE.search(str(error))
+    return max(int(found[1]) - 1, 0) if found else 0
+
+
+def _decodes(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _metadata(text: bytes) -> dict[str, object]:
+    """The text of an object as a dictionary; where it is broken, those of its known keys that can still be read."""
+    for attempt in (text, text.decode("utf-8", "replace").encode(), mended(text)):
+        try:
+            found = msgspec.json.decode(attempt)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        return found if isinstance(found, dict) else {}
+    return dict(_known_keys(text.decode("utf-8", "replace")))
+
+
+def _known_keys(text: str) -> Iterator[tuple[str, object]]:
+    for key in _METADATA_KEYS:
+        if found := re.search(rf'"{key}"\s*:\s*', text):
+            try:
+                yield key, json.JSONDecoder().raw_decode(text, found.end())[0]
+            except (ValueError, RecursionError):
+                continue
