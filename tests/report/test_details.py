@@ -40,6 +40,17 @@ def test_idle_by_cause_without_what_is_nothing():
     assert details.idle_by_cause(analysis(drawing)) == {"launch_latency": 3000, "host_late": 2000}
 
 
+def test_the_rank_that_idles_most():
+    drawing = """
+        step   0000011111
+        0/main a.........
+        0/7    .CCCCCCCCC  by=a
+        1/main ....a.....
+        1/7    .....CCCCC  by=a
+    """
+    assert details.most_idle(analysis(drawing)) == (1, {"host_late": 2000.0, "launch_latency": 500.0})
+
+
 def test_top_kernels_are_means_over_ranks():
     drawing = """
         0/7  CCCC....  name=gemm

@@ -35,8 +35,27 @@ def test_one_group_needs_no_name():
 
 def test_idle_copies_and_memory():
     assert told("idle ", ALL) == ["2.00 µs a step: 50 % host late, 50 % launch latency"]
-    assert told("copies ", ALL) == ["host to device 1.6 KiB at 0.4 GB/s"]
+    assert told("copies ", ALL) == ["host to device 1.6 KiB"]
     assert told("peak memory ", ALL) == ["3 B allocated, 9 B reserved (rank 0, step 0, cuda:0)"]
+
+
+def test_the_rank_that_idles_most_is_named():
+    drawing = """
+        step   0000000000
+        0/main a.........
+        0/7    .CCCCCCCCC  by=a
+        1/main ....a.....
+        1/7    .....CCCCC  by=a
+    """
+    [sentence] = told("idle ", drawing)
+    assert sentence == (
+        "3.00 µs a step: 67 % host late, 33 % launch latency; "
+        "most on rank 1, 5.00 µs: 80 % host late, 20 % launch latency"
+    )
+
+
+def test_large_copies_tell_their_speed():
+    assert told("copies ", "0/7 MM  bytes=2097152") == ["host to device 2.0 MiB at 1,049 GB/s"]
 
 
 def test_host():

@@ -60,8 +60,18 @@ def exposed_by(analysis: Analysis, measure: str, key: str) -> Shares:
 
 def idle_by_cause(analysis: Analysis) -> Shares:
     """Idle time a step by cause, named without `_ns`."""
-    causes = step_shares(analysis["idle"], analysis.run, CAUSES)[CAUSES].sum()
-    return _shares(causes.rename(lambda name: str(name).removesuffix("_ns")))
+    return _causes(step_shares(analysis["idle"], analysis.run, CAUSES)[CAUSES].sum())
+
+
+def most_idle(analysis: Analysis) -> tuple[int, Shares]:
+    """The rank that idles most a step, and its idle time by cause; there has to be a complete step."""
+    rows = in_complete_steps(analysis["idle"], analysis.run)
+    rank = int(rows.groupby("rank")["idle_ns"].mean().idxmax())  # type: ignore[call-overload]
+    return rank, _causes(rows.loc[rows["rank"] == rank, CAUSES].mean())
+
+
+def _causes(lengths: pd.Series) -> Shares:
+    return _shares(lengths.rename(lambda name: str(name).removesuffix("_ns")))
 
 
 def top_kernels(analysis: Analysis, limit: int) -> list[Kernel]:

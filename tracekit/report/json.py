@@ -17,6 +17,7 @@ from tracekit.report.account import facts
 SCHEMA = 1
 _NOT_YET_MEASURED = ("wait_ns", "transfer_ns")
 _INTERNAL = ("device_work",)
+_encoded = json.JSONEncoder(allow_nan=False).encode
 
 
 def document(analysis: Analysis, *, calls: bool = False) -> dict[str, object]:
@@ -88,7 +89,7 @@ def _lines(value: object, before: str, after: str) -> Iterator[str]:
     """The value's lines; `before` and `after` are what stands around it on its first and last line."""
     indent = before[: len(before) - len(before.lstrip(" "))]
     if not _spread(value):
-        yield f"{before}{json.dumps(value, allow_nan=False)}{after}"
+        yield f"{before}{_encoded(value)}{after}"
         return
     members = list(_members(value))
     brackets = "{}" if isinstance(value, dict) else "[]"
@@ -106,6 +107,6 @@ def _spread(value: object) -> bool:
 
 def _members(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
-        yield from ((f"{json.dumps(key)}: ", member) for key, member in value.items())
+        yield from ((f"{_encoded(key)}: ", member) for key, member in value.items())
     elif isinstance(value, list):
         yield from (("", member) for member in value)

@@ -29,22 +29,21 @@ HOST: dict[str, Callable[[float], str]] = {
     "garbage_collection_ns": lambda ns: f"{duration(ns)} in garbage collection",
 }
 KIND_STYLES = {"compute": "green", "comm": "magenta", "memory": "blue"}
-SHARES, KERNEL_ROWS, KERNEL_NUMBERS = 5, 6, 36
+SHARES, KERNEL_ROWS = 5, 6
+SPEED_FROM_BYTES = 1 << 20
+"""Fewer bytes a step tell how long a copy takes to begin, not how fast it is."""
+
+Cells = tuple[str, ...]
 
 
 def detail_section(analysis: Analysis) -> Iterator[RenderableType]:
-    told = {
-        "exposed comm": _told(_exposed, analysis),
-        "idle": _told(_idle, analysis),
-        "copies": _told(_copies, analysis),
-        "host": _told(_host, analysis),
-        "peak memory": _told(_memory, analysis),
-    }
+    told = {name: _told(sentence, analysis) for name, sentence in SENTENCES.items()}
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, sentence in told.items():
         if sentence:
             table.add_row(Text(name, style="dim"), Text(sentence))
-    yield table
+    if table.row_count:
+        yield table
 
 
 def _told(sentence: Callable[[Analysis], str], analysis: Analysis) -> str:
@@ -63,8 +62,17 @@ def _exposed(analysis: Analysis) -> str:
 
 def _idle(analysis: Analysis) -> str:
     causes = details.idle_by_cause(analysis)
-    named = {CAUSES[cause]: ns for cause, ns in causes.items()}
-    return f"{duration(sum(named.values()))} a step: {_shares(named)}" if named else ""
+    if not causes:
+        return ""
+    mean = f"{duration(sum(causes.values()))} a step: {_causes(causes)}"
+    if analysis.run.ranks["rank"].nunique() == 1:
+        return mean
+    rank, most = details.most_idle(analysis)
+    return f"{mean}; most on rank {rank}, {duration(sum(most.values()))}: {_causes(most)}"
+
+
+def _causes(causes: details.Shares) -> str:
+    return _shares({CAUSES[cause]: ns for cause, ns in causes.items()})
 
 
 def _shares(parts: details.Shares) -> str:
@@ -79,7 +87,8 @@ def _copies(analysis: Analysis) -> str:
 
 def _copied(one: details.Copies) -> str:
     amount = f"{one.copies:,.0f} times" if one.byte_count is None else size(one.byte_count)
-    speed = "" if one.bandwidth_gbs is None else f" at {one.bandwidth_gbs:,.1f} GB/s"
+    tells_speed = one.bandwidth_gbs is not None and (one.byte_count or 0) >= SPEED_FROM_BYTES
+    speed = f" at {one.bandwidth_gbs:,.4g} GB/s" if tells_speed else ""
     return f"{plain(one.direction, 40).replace('_', ' ')} {amount}{speed}"
 
 
@@ -90,31 +99,52 @@ def _host(analysis: Analysis) -> str:
 
 def _memory(analysis: Analysis) -> str:
     peak = details.peak_memory(analysis)
+    reserved = f", {size(peak.reserved_bytes)} reserved" if peak.reserved_bytes else ""
     return (
-        f"{size(peak.allocated_bytes)} allocated, {size(peak.reserved_bytes)} reserved "
+        f"{size(peak.allocated_bytes)} allocated{reserved} "
         f"(rank {peak.rank}, step {peak.step}, {plain(peak.device, 40)})"
     )
 
 
 def kernel_section(analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """The kernels (or operators) that take the most time, their names as long as the width allows."""
     kernels = details.top_kernels(analysis, KERNEL_ROWS)
-    unit = time_unit(max((one.per_step_ns for one in kernels), default=0))
+    headings, numbers = _kernel_numbers(kernels)
+    used = sum(max(map(len, column)) + 2 for column in zip(headings, *numbers, strict=True))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading in (unit.name, "%", "calls", "mean"):
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("name", no_wrap=True)
-    for one in kernels:
-        numbers = (
+    for one, cells in zip(kernels, numbers, strict=True):
+        name = kernel_name(one.name, max(width - used, 20))
+        table.add_row(*cells, Text(name, style=KIND_STYLES.get(one.kind, "")))
+    yield Text(_kernel_title(analysis.run), style="bold")
+    yield table
+
+
+def _kernel_numbers(kernels: list[details.Kernel]) -> tuple[Cells, list[Cells]]:
+    """The headings of a kernel's numbers, and each kernel's numbers."""
+    unit = time_unit(max((one.per_step_ns for one in kernels), default=0))
+    return (unit.name, "%", "calls", "mean"), [
+        (
             unit.of(one.per_step_ns),
             percent(one.step_frac, 1).removesuffix(" %"),
             f"{one.calls:,.1f}".removesuffix(".0"),
+            duration(one.mean_ns),
         )
-        name = kernel_name(one.name, max(width - KERNEL_NUMBERS, 20))
-        table.add_row(*numbers, duration(one.mean_ns), Text(name, style=KIND_STYLES.get(one.kind, "")))
-    yield Text(_kernel_title(analysis.run), style="bold")
-    yield table
+        for one in kernels
+    ]
 
 
 def _kernel_title(run: Run) -> str:
     what = "operators" if (run.ranks["device"] == "cpu").all() else "kernels"
     return f"Top {what} a step{', mean over the ranks' if run.ranks['rank'].nunique() > 1 else ''}"
+
+
+SENTENCES: dict[str, Callable[[Analysis], str]] = {
+    "exposed comm": _exposed,
+    "idle": _idle,
+    "copies": _copies,
+    "host": _host,
+    "peak memory": _memory,
+}

@@ -15,7 +15,7 @@ from tracekit.errors import NotMeasured
 from tracekit.report.account import Facts, NoteGroup, facts, not_measured, notes_by_code
 from tracekit.report.rank_table import rank_section
 from tracekit.report.sentences import detail_section, kernel_section
-from tracekit.report.wording import counted, listed, plain
+from tracekit.report.wording import counted, listed, plain, sentence
 
 GRAVITY = {"error": "bold red", "warning": "yellow", "info": "dim"}
 PLURAL = {"error": "errors", "warning": "warnings", "info": "info"}
@@ -46,7 +46,8 @@ def _screen(analysis: Analysis, width: int) -> Iterator[RenderableType]:
             parts = list(section(analysis))
         except NotMeasured:
             continue
-        yield from ("", *parts)
+        if parts:
+            yield from ("", *parts)
     yield from _absent(not_measured(analysis))
     yield from _notes(notes_by_code(analysis.run))
 
@@ -78,7 +79,7 @@ def _absent(reasons: dict[str, str]) -> Iterator[RenderableType]:
     yield from ("", Text("Not measured", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))
     for why in dict.fromkeys(reasons.values()):
-        table.add_row(Text(", ".join(name for name in reasons if reasons[name] == why)), Text(plain(why)))
+        table.add_row(Text(", ".join(name for name in reasons if reasons[name] == why)), Text(sentence(why)))
     yield table
 
 
@@ -97,4 +98,4 @@ def _notes(groups: list[NoteGroup]) -> Iterator[RenderableType]:
 def _note(group: NoteGroup) -> str:
     where = f"{'rank' if len(group.ranks) == 1 else 'ranks'} {listed(group.ranks)}: " if group.ranks else ""
     more = f" (and {group.notes - 1:,} more like it)" if group.notes > 1 else ""
-    return f"{plain(group.code)}: {where}{plain(group.message)}{more}"
+    return f"{plain(group.code)}: {where}{sentence(group.message)}{more}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_TIMES = (("s", 100 * 10**9, 10**9), ("ms", 10**6, 10**6), ("µs", 0, 10**3))
+LONGEST_WORD = 60
+_TIMES = (("s", 10 * 10**9, 10**9), ("ms", 10**6, 10**6), ("µs", 0, 10**3))
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -81,12 +82,17 @@ def plain(text: str, limit: int = 300) -> str:
 
 
 def kernel_name(name: str, limit: int) -> str:
-    """A kernel's name as foreign text, without what says nothing: the result's type and the list of parameters."""
-    name = name.removeprefix("void ")
+    """A kernel's name as foreign text of at most `limit` characters, without what says little.
+
+    That is: the result's type, the list of parameters, PyTorch's own namespaces. What tells kernels apart stands in
+    front, so a long name loses its end.
+    """
+    for noise in ("void ", "at::native::", "(anonymous namespace)::"):
+        name = name.replace(noise, "")
     opening = _last_opening(name) if name.endswith(")") else 0
     if opening > 0 and not name[opening - 1].isspace():
         name = name[:opening]
-    return plain(name, limit)
+    return plain(name if len(name) <= limit else f"{name[: limit - 1]}…", limit)
 
 
 def _last_opening(name: str) -> int:
@@ -97,6 +103,11 @@ def _last_opening(name: str) -> int:
         if depth == 0:
             return at
     return 0
+
+
+def sentence(text: str, limit: int = 300) -> str:
+    """A foreign sentence, no word of it so long (a file's name, say) that it could not stand in a line of a screen."""
+    return " ".join(shortened(word, LONGEST_WORD) for word in plain(text, limit).split(" "))
 
 
 def shortened(text: str, limit: int) -> str:

@@ -1,0 +1,114 @@
+"""`tracekit analyze`: where each rank's step goes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracekit.cli import progress
+from tracekit.errors import NotMeasured, WrongUse
+
+if TYPE_CHECKING:
+    from tracekit.analysis import Analysis
+
+Steps = tuple[int, int]
+STDOUT = "-"
+
+
+def analyze(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Folder, glob, files, archive or URL of the traces of one job."),
+    ],
+    json: Annotated[
+        str, typer.Option("--json", metavar="FILE|-", help="Write everything as JSON to a file, or to stdout.")
+    ] = "",
+    steps: Annotated[str, typer.Option("--steps", metavar="N|N-M", help="Only these steps, as in 3-10.")] = "",
+    calls: Annotated[bool, typer.Option("--calls", help="Also put each communication call into the JSON.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Read the files themselves and keep nothing.")] = False,
+) -> None:
+    """Say where each rank's step goes: compute, exposed communication, exposed memory copies, idle."""
+    if calls and not json:
+        raise WrongUse("--calls adds the calls to the JSON, so it needs --json FILE or --json -")
+    check_writable(json)
+    analysis = analyzed(runs, steps=chosen_steps(steps), cache=not no_cache)
+    if json != STDOUT:
+        print(account(analysis), end="")
+    if json:
+        write_json(analysis, json, calls=calls)
+
+
+def chosen_steps(text: str) -> Steps | None:
+    """`3-10` as (3, 10), `3` as (3, 3), nothing as None; WrongUse for anything else."""
+    if not text:
+        return None
+    first, dash, last = text.partition("-")
+    try:
+        steps = int(first), int(last if dash else first)
+    except ValueError:
+        raise WrongUse(f"--steps takes a step or a range of steps, as in 3 or 3-10, not {text!r}") from None
+    if steps[0] > steps[1]:
+        raise WrongUse(f"--steps {text} ends before it begins")
+    return steps
+
+
+def analyzed(runs: Sequence[str], *, steps: Steps | None = None, cache: bool = True) -> Analysis:
+    """The job's traces, read, with every measure computed; progress is shown meanwhile."""
+    from tracekit.analysis import Analysis, measure_names
+    from tracekit.read.load import load
+
+    with progress.shown("reading") as follow:
+        run = load(runs[0] if len(runs) == 1 else runs, cache=cache, progress=follow)
+    analysis = Analysis(run.only_steps(*steps) if steps else run)
+    with progress.shown("measuring") as follow:
+        names = measure_names()
+        for done, name in enumerate(names):
+            follow(done, len(names), name)
+            ask(analysis, name)
+    return analysis
+
+
+def ask(analysis: Analysis, name: str) -> None:
+    """Has the analysis compute a measure, if the run has what it takes."""
+    try:
+        analysis[name]
+    except NotMeasured:
+        return
+
+
+def account(analysis: Analysis) -> str:
+    """The screen, as wide and as colourful as stdout allows."""
+    from rich.console import Console
+
+    from tracekit.report.text import account_text
+
+    console = Console(file=sys.stdout)
+    return account_text(analysis, width=console.width, colour=console.color_system is not None)
+
+
+def check_writable(file: str) -> None:
+    """WrongUse, before any work is done, for a JSON file that cannot be written."""
+    if not file or file == STDOUT:
+        return
+    if Path(file).is_dir():
+        raise WrongUse(f"--json {file}: this is a folder, not a file")
+    if not Path(file).absolute().parent.is_dir():
+        raise WrongUse(f"--json {file}: there is no folder {Path(file).absolute().parent}")
+
+
+def write_json(analysis: Analysis, file: str, *, calls: bool) -> None:
+    """The analysis as JSON, to a file or to stdout."""
+    from tracekit.report.json import document, json_text
+
+    text = json_text(document(analysis, calls=calls))
+    if file == STDOUT:
+        print(text, end="")
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as why:
+        raise WrongUse(f"--json {file}: {why.strerror}") from why

@@ -1,0 +1,16 @@
+"""`tracekit explain`: what a number means."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def explain(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="A measure; without it, all are listed.")] = "",
+) -> None:
+    """Print what a measure answers, how its numbers are made, and its columns with their units."""
+    from tracekit.report.manual import measure_list, measure_page
+
+    print(measure_page(name) if name else measure_list(), end="")
