@@ -7,11 +7,14 @@ there whole, so that readers in other processes see all of it or nothing.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -157,11 +160,12 @@ def _mark_used(folder: Path) -> None:
 
 
 def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
-    with opened(file) as stream:
-        raw = read_kineto(stream)
-    if not raw.events:
-        raise Unreadable("it holds no events")
-    parts = rank_parts(raw, file.basename, names.communication(settings.comm_patterns))
+    with _without_collector():
+        with opened(file) as stream:
+            raw = read_kineto(stream)
+        if not raw.events:
+            raise Unreadable("it holds no events")
+        parts = rank_parts(raw, file.basename, names.communication(settings.comm_patterns))
     for folder in _folders(settings, key):
         try:
             _write(folder, parts)
@@ -174,6 +178,18 @@ def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
         ]
         return Parsed(file, tuple(stored))
     raise Unreadable("its tables can be written neither to the cache nor to the temporary folder: is the disk full?")
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Switches the garbage collector off: decoding makes a million objects, none in a cycle, and it looks at them all."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _write(folder: Path, parts: list[RankPart]) -> None:

@@ -8,13 +8,14 @@ CPU trace a call is a span of gloo's; its `send` and `recv` last as long as a ha
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.model import CALLS, COMM, table
+from tracekit.model import CALLS, COMM, NO_STEP
 from tracekit.read import names
 from tracekit.read.columns import whole
 from tracekit.read.work import Sorted
@@ -36,14 +37,31 @@ def calls_of(found: Sorted, collectives: pd.DataFrame) -> pd.DataFrame:
         rows = work
         told, annotations = _told(rows, found.host, collectives)
     groups = _group_names(told)
-    is_work = rows.index.isin(work.index)
-    calls = [
-        _call(row, args, annotation, groups.get((args.group, args.group_description), ALL_RANKS), measures)
-        for row, args, annotation, measures in zip(
-            rows.itertuples(), told.itertuples(), annotations, is_work.tolist(), strict=True
-        )
+    spelled = [
+        _spelled(_text(collective), annotation, kernel)
+        for collective, annotation, kernel in zip(told["collective"], annotations, rows["name"], strict=True)
     ]
-    return table(CALLS, calls).set_index(rows.index)
+    dtypes = [_text(dtype) for dtype in told["dtype"]]
+    sizes = zip(dtypes, map(whole, told["elements_in"]), map(whole, told["elements_out"]), strict=True)
+    ends = zip(spelled, told["source"], told["destination"], strict=True)
+    columns: dict[str, Any] = {
+        "rank": 0, "window": 0, "step": NO_STEP,
+        "group": [groups.get(pair, ALL_RANKS) for pair in zip(told["group"], told["group_description"], strict=True)],
+        "op": [op for op, _, _ in spelled],
+        "seq": list(map(whole, told["sequence"])),
+        "bytes": [names.call_bytes(op, *size) for (op, _, _), size in zip(spelled, sizes, strict=True)],
+        "dtype": dtypes,
+        "algorithm": [algorithm for _, algorithm, _ in spelled],
+        "protocol": [protocol for _, _, protocol in spelled],
+        "lane": rows["lane"].astype(object), "start_ns": rows["start_ns"], "end_ns": rows["end_ns"],
+        "peer": [whole({"send": to, "recv": by}.get(op)) for (op, _, _), by, to in ends],
+        "match": None, "how": "none",
+        "comms_id": list(map(_text, told["call_id"])),
+        "group_size": list(map(whole, told["group_size"])),
+        "group_ranks": list(map(_text, told["group_ranks"])),
+        "device_work": rows.index.isin(work.index),
+    }  # fmt: skip
+    return pd.DataFrame(columns, index=rows.index, columns=list(CALLS)).astype(CALLS)
 
 
 def _is_handle(name: str) -> bool:
@@ -60,18 +78,17 @@ def _told(rows: pd.DataFrame, host: pd.DataFrame, collectives: pd.DataFrame) -> 
     recorded = host[host.index.isin(collectives.index)]
     annotations = host[_named(host, names.is_collective_annotation)]
     silent = ~rows.index.isin(collectives.index)
-    told = collectives.reindex(np.where(silent, _launched_inside(rows, host, recorded), rows.index))
-    inside = pd.Series(annotations["name"].astype(object)).reindex(_launched_inside(rows, host, annotations))
+    told = collectives.reindex(np.where(silent, _launched_inside(rows, recorded), rows.index))
+    inside = pd.Series(annotations["name"].astype(object)).reindex(_launched_inside(rows, annotations))
     return told, [name if isinstance(name, str) else None for name in inside]
 
 
-def _launched_inside(rows: pd.DataFrame, host: pd.DataFrame, spans: pd.DataFrame) -> Rows:
+def _launched_inside(rows: pd.DataFrame, spans: pd.DataFrame) -> Rows:
     """For each row the label of the span on the launching thread that holds its launch, -1 where there is none.
 
     Of the spans none may hold another.
     """
-    calls = host.reindex(rows["launcher"])
-    lanes, times = calls["lane"].cat.codes.to_numpy(), calls["start_ns"].fillna(0).to_numpy(np.int64)
+    lanes, times = rows["launch_lane"].to_numpy(), rows["launch_ns"].to_numpy()
     inside = np.full(len(rows), -1)
     for lane in np.unique(lanes[lanes >= 0]):
         there, mine = spans[spans["lane"].cat.codes == lane], np.flatnonzero(lanes == lane)
@@ -102,14 +119,9 @@ def _text(value: Any) -> str | None:
     return None if value is None or text in ("", "undefined", "None", "nan") else text
 
 
-def _call(row: Any, args: Any, annotation: str | None, group: str, measures: bool) -> tuple[Any, ...]:
-    spelled = [text for text in (_text(args.collective), annotation, row.name) if text]
-    op = next((found for text in spelled if (found := names.operation(text)) != "unknown"), "unknown")
-    algorithm, protocol = names.algorithm_protocol(row.name)
-    sizes = (_text(args.dtype), whole(args.elements_in), whole(args.elements_out))
-    peer = {"send": args.destination, "recv": args.source}.get(op)
-    return (
-        *(0, 0, -1, group, op, whole(args.sequence), names.call_bytes(op, *sizes), sizes[0], algorithm, protocol),
-        *(row.lane, row.start_ns, row.end_ns, whole(peer), None, "none", _text(args.call_id)),
-        *(whole(args.group_size), _text(args.group_ranks), measures),
-    )
+@lru_cache(maxsize=4096)
+def _spelled(collective: str | None, annotation: str | None, kernel: str) -> tuple[str, str | None, str | None]:
+    """Operation, algorithm and protocol of a call."""
+    spellings = [text for text in (collective, annotation, kernel) if text]
+    op = next((found for text in spellings if (found := names.operation(text)) != "unknown"), "unknown")
+    return (op, *names.algorithm_protocol(kernel))

@@ -37,7 +37,7 @@ class Codes(dict[Any, int]):
             while text in texts:
                 text += "'"
             texts[text] = None
-        return pd.Index(list(texts), dtype="str")
+        return pd.Index(list(texts), dtype=object)  # not "str", whose values are slow to look at one by one
 
     def column(self, parts: Sequence[npt.NDArray[np.int32]]) -> pd.Categorical:
         """A categorical column of the codes that `of` gave, part after part."""
@@ -67,6 +67,16 @@ def whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64 else None
 
 
+def wholes(values: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Whole numbers as int64, and which of the values are such; the others are 0."""
+    try:
+        return np.fromiter(values, np.int64, len(values)), np.ones(len(values), bool)
+    except (TypeError, ValueError, OverflowError):
+        numbers = [whole(value) for value in values]
+    known = np.fromiter((number is not None for number in numbers), bool, len(numbers))
+    return np.fromiter((number or 0 for number in numbers), np.int64, len(numbers)), known
+
+
 def ids(values: Sequence[Any]) -> npt.NDArray[np.uint64]:
     """Ids as uint64, all 64 bits kept; `NO_ID` for none.
 
@@ -74,7 +84,7 @@ def ids(values: Sequence[Any]) -> npt.NDArray[np.uint64]:
     no profiler counts to.
     """
     try:
-        return np.fromiter((value or NO_ID for value in values), np.uint64, len(values))
+        return np.fromiter(values, np.uint64, len(values))
     except (TypeError, ValueError, OverflowError):
         return np.fromiter(map(_id, values), np.uint64, len(values))
 

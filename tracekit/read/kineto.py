@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.model import NO_TIME
-from tracekit.read.columns import NO_RANK, Codes, ids, ranks, whole
+from tracekit.model import ALLOCATIONS, NO_TIME, table
+from tracekit.read.columns import NO_ID, Codes, ids, ranks, whole, wholes
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
 
@@ -25,7 +25,7 @@ from tracekit.read.times import InexactTimes, nanoseconds
 class Args(msgspec.Struct, gc=False):
     """What an event's `args` may say that somebody asks for. Types change between events, so any type is taken."""
 
-    correlation: Any = None
+    correlation: Any = NO_ID
     stream: Any = None
     device: Any = None
     bytes: Any = None
@@ -151,7 +151,8 @@ class _Batch:
     start_ns: npt.NDArray[np.int64]
     duration_ns: npt.NDArray[np.int64]
     halves: list[tuple[int, Span]]
-    instants: list[tuple[int, Instant]]
+    instants: list[Instant]
+    instant_ns: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,8 @@ class _Columns:
         self._parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self._collectives: list[tuple[Any, ...]] = []
         self._copies: list[tuple[Any, ...]] = []
-        self._allocations: list[tuple[Any, ...]] = []
+        self._devices = Codes()
+        self._allocated: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self._halves: list[tuple[int, Span]] = []
         self._rows = 0
         self._events = 0
@@ -231,7 +233,8 @@ class _Columns:
             nanoseconds([span.ts for span in spans]),
             nanoseconds([span.dur for span in spans]),
             list(zip(nanoseconds([half.ts for half in halves]).tolist(), halves, strict=True)),
-            list(zip(nanoseconds([one.ts for one in instants]).tolist(), instants, strict=True)),
+            instants,
+            nanoseconds([instant.ts for instant in instants]),
         )
 
     def add(self, batch: _Batch) -> None:
@@ -240,7 +243,8 @@ class _Columns:
         self._problems["strange-event"] += batch.strange
         self._add_spans(batch.spans, batch.start_ns, batch.duration_ns)
         self._halves += batch.halves
-        self._allocations += [_allocation(time_ns, instant) for time_ns, instant in batch.instants]
+        if batch.instants:
+            self._add_allocations(batch.instants, batch.instant_ns)
 
     def _add_spans(self, spans: Sequence[Span], start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike) -> None:
         args = [span.args if span.args.__class__ is Args else _NO_ARGS for span in spans]
@@ -252,21 +256,49 @@ class _Columns:
         self._parts["duration_ns"].append(np.asarray(duration_ns, np.int64))
         self._parts["correlation"].append(ids([one.correlation for one in args]))
         self._parts["rank"].append(ranks([one.rank for one in args]))
-        self._collectives += [
-            (self._rows + index, *(_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS))
-            for index, one in enumerate(args)
-            if one.collective is not None
-        ]
-        copies = [
-            code for category, code in self._codes["category"].items() if str(category).lower() in COPY_CATEGORIES
-        ]
-        for index in np.flatnonzero(np.isin(categories, copies)).tolist():
+        for index, one in enumerate(args):
+            if one.collective is not None:
+                told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS)
+                self._collectives.append((self._rows + index, *told))
+        for index in np.flatnonzero(self._are_copies()[categories]).tolist():
             one = args[index]
-            size = one.size if one.bytes is None else one.bytes
-            self._copies.append(
-                (self._rows + index, whole(size), None if one.direction is None else str(one.direction))
-            )
+            size = whole(one.size if one.bytes is None else one.bytes)
+            self._copies.append((self._rows + index, size, None if one.direction is None else str(one.direction)))
         self._rows += len(spans)
+
+    def _are_copies(self) -> npt.NDArray[np.bool_]:
+        """Which of the categories seen so far are those of copies."""
+        return np.array([str(category).lower() in COPY_CATEGORIES for category in self._codes["category"]], bool)
+
+    def _add_allocations(self, instants: list[Instant], times_ns: npt.NDArray[np.int64]) -> None:
+        args = [one.args if one.args.__class__ is AllocationArgs else _NO_ALLOCATION for one in instants]
+        known = times_ns != NO_TIME
+        for name in ("bytes", "allocated", "reserved"):
+            sizes, told = wholes([getattr(one, name) for one in args])
+            self._allocated[name].append(sizes)
+            known &= told
+        self._allocated["time_ns"].append(times_ns)
+        self._allocated["device"].append(self._devices.of([(one.device_type, one.device_index) for one in args]))
+        self._allocated["rank"].append(ranks([one.rank for one in args]))
+        self._allocated["known"].append(known)
+
+    def _allocations(self, offset_ns: int) -> pd.DataFrame:
+        """The allocations that tell their time and sizes."""
+        if not self._allocated:
+            return table({**ALLOCATIONS, "rank": "int64"})
+        parts = {name: np.concatenate(arrays) for name, arrays in self._allocated.items()}
+        labels = np.array([_device(*device) for device in self._devices], dtype=object)
+        rows = pd.DataFrame(
+            {
+                "time_ns": parts["time_ns"] + offset_ns,
+                "device": labels[parts["device"]],
+                "bytes": parts["bytes"],
+                "allocated_bytes": parts["allocated"],
+                "reserved_bytes": parts["reserved"],
+                "rank": parts["rank"],
+            }
+        )
+        return rows[parts["known"]]
 
     def _join_halves(self) -> None:
         """Makes a span of each begin and the end that closes it on its lane, and counts those without the other."""
@@ -295,14 +327,12 @@ class _Columns:
         self._parts.clear()
         offset_ns = _base_ns(text.metadata)
         spans, impossible = _on_absolute_time(spans, offset_ns)
-        allocations = pd.DataFrame(self._allocations, columns=["time_ns", *_ALLOCATION_FIELDS])
-        allocations = allocations[allocations["time_ns"] != NO_TIME]
         return RawTrace(
             metadata=text.metadata,
             spans=spans,
             collectives=_frame(self._collectives, COLLECTIVE_FIELDS),
             copies=_frame(self._copies, ("bytes", "direction")),
-            allocations=allocations.assign(time_ns=allocations["time_ns"].astype("int64") + offset_ns),
+            allocations=self._allocations(offset_ns),
             events=self._events + len(text.lost),
             problems={**self._problems, "impossible-time": impossible},
             lost_at=text.lost,
@@ -312,8 +342,8 @@ class _Columns:
 
 
 _NO_ARGS = Args()
+_NO_ALLOCATION = AllocationArgs()
 _NUMBERS = ("start_ns", "duration_ns", "correlation", "rank")
-_ALLOCATION_FIELDS = ("device", "bytes", "allocated_bytes", "reserved_bytes", "rank")
 _LONGEST_NS = 2**60
 
 
@@ -327,13 +357,9 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _allocation(time_ns: int, instant: Instant) -> tuple[Any, ...]:
-    args = instant.args if isinstance(instant.args, AllocationArgs) else AllocationArgs()
-    index = whole(args.device_index)
-    device = "cpu" if args.device_type in (0, "0") else f"device {0 if index is None else index}"
-    sizes = (whole(args.bytes), whole(args.allocated), whole(args.reserved))
-    rank = whole(args.rank)
-    return (time_ns, device, *sizes, NO_RANK if rank is None else rank)
+def _device(kind: Any, index: Any) -> str:
+    """The device of an allocation as a person calls it; PyTorch's device type 0 is the host."""
+    return "cpu" if kind in (0, "0") else f"device {whole(index) or 0}"
 
 
 def _base_ns(metadata: dict[str, object]) -> int:

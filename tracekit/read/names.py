@@ -203,6 +203,7 @@ def copy_direction(*texts: str) -> str:
     return "unknown"
 
 
+@lru_cache(maxsize=4096)
 def algorithm_protocol(kernel: str) -> tuple[str | None, str | None]:
     """NCCL's algorithm and protocol, where the kernel's name tells them (`RING`, `LL`)."""
     found = _ALGORITHM.search(kernel)
@@ -211,6 +212,7 @@ def algorithm_protocol(kernel: str) -> tuple[str | None, str | None]:
     return found[1].upper(), found[2].upper() if found[2] else None
 
 
+@lru_cache(maxsize=4096)
 def call_bytes(op: str, dtype: str | None, elements_in: int | None, elements_out: int | None) -> int | None:
     """Size of a call's whole array, as nccl-tests count it, from NCCL's arguments; None where they do not tell.
 

@@ -144,14 +144,19 @@ class _Decompressed:
         self._new = _decompressor(self._head)
         self._engine = self._new() if self._new else None
         self._ready = b""
+        self._given = 0
         self.broken = False
 
     def read(self, size: int, /) -> bytes:
         """Up to `size` bytes, none only at the end."""
-        while not self._ready and not self.broken and (more := self._head or self._raw.read(COMPRESSED_BYTES)):
-            self._head = b""
+        while self._given >= len(self._ready) and not self.broken:
+            more = self._head or self._raw.read(COMPRESSED_BYTES)
+            if not more:
+                return b""
+            self._head, self._given = b"", 0
             self._ready = self._decompress(more)
-        part, self._ready = self._ready[:size], self._ready[size:]
+        part = self._ready[self._given : self._given + size]
+        self._given += len(part)
         return part
 
     def _decompress(self, more: bytes) -> bytes:

@@ -24,14 +24,16 @@ Times = npt.NDArray[np.int64]
 
 def host_steps(host: pd.DataFrame) -> pd.DataFrame:
     """The host's step annotations: step, start_ns, end_ns, in order; of a number seen twice, the longest."""
-    labels, categories = host["name"].cat.categories, host["category"].cat.categories
+    labels = host["name"].cat.categories
     stepping = [code for code, label in enumerate(labels) if label.startswith("ProfilerStep#")]
-    rows = host[np.isin(host["name"].cat.codes, stepping)]
-    pairs = zip(rows["category"].cat.codes, rows["name"].cat.codes, strict=True)
-    numbers = [names.step_number(categories[category], labels[label]) for category, label in pairs]
-    rows = rows.assign(step=pd.array(numbers, "Int64"), length=rows["end_ns"] - rows["start_ns"]).dropna(subset="step")
-    rows = rows.sort_values("length", kind="stable").drop_duplicates("step", keep="last").sort_values("start_ns")
-    return rows[["step", "start_ns", "end_ns"]].astype("int64").reset_index(drop=True)
+    rows = host.loc[np.isin(host["name"].cat.codes, stepping), ["category", "name", "start_ns", "end_ns"]]
+    longest: dict[int, tuple[int, int]] = {}
+    for category, name, start_ns, end_ns in rows.itertuples(index=False):
+        number = names.step_number(category, name)
+        if number is not None and end_ns - start_ns >= np.subtract(*longest.get(number, (0, 0))[::-1]):
+            longest[number] = (start_ns, end_ns)
+    marked = sorted((start_ns, end_ns, number) for number, (start_ns, end_ns) in longest.items())
+    return pd.DataFrame(marked, columns=["start_ns", "end_ns", "step"], dtype="int64")[["step", "start_ns", "end_ns"]]
 
 
 def launch_times(work: pd.DataFrame) -> Times:

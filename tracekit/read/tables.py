@@ -96,15 +96,17 @@ def _part(
     windows, work_steps = _windows(found, marked)
     host_steps = steps.step_of(found.host["start_ns"].to_numpy(), marked if len(marked) else windows)
     calls = calls_of(found, raw.collectives)
-    step_of_row = pd.concat([pd.Series(work_steps, found.work.index), pd.Series(host_steps, found.host.index)])
-    calls["step"] = step_of_row.reindex(calls.index)
+    step_of_row = np.full(int(raw.spans.index.max()) + 1 if len(raw.spans) else 0, NO_STEP)
+    step_of_row[found.work.index], step_of_row[found.host.index] = work_steps, host_steps
+    calls["step"] = step_of_row[calls.index]
     operation, size = copy_columns(found.work, raw.copies)
     operation[(found.work["kind"] == COMM).to_numpy()] = calls.loc[calls["device_work"], "op"]
-    nothing = {"operation": None, "bytes": pd.array([pd.NA], "Int64").repeat(len(found.host))}
+    launch_ns = np.minimum(found.work["launch_ns"], found.work["start_ns"])
+    untold = pd.Series(pd.NA, index=found.host.index)
     return RankPart(
         identity=_identity(raw, claimed, basename, found),
-        work=_events(found.work.assign(step=work_steps, operation=operation, bytes=size)),
-        host=_events(found.host.assign(step=host_steps, **nothing)),
+        work=_events(found.work.assign(step=work_steps, operation=operation, bytes=size, launch_ns=launch_ns)),
+        host=_events(found.host.assign(step=host_steps, operation=untold, bytes=untold)),
         allocations=_allocations(raw.allocations),
         steps=windows,
         calls=calls.reset_index(drop=True),
@@ -128,14 +130,21 @@ def _windows(found: Sorted, marked: pd.DataFrame) -> tuple[pd.DataFrame, np.ndar
 def _events(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with the columns and dtypes of `EVENTS`, without names that none of them has."""
     rows = rows[list(EVENTS)].astype(EVENTS).reset_index(drop=True)
-    named = [column for column, kind in EVENTS.items() if kind == "category"]
-    return rows.assign(**{column: rows[column].cat.remove_unused_categories() for column in named})
+    named = [name for name, kind in EVENTS.items() if kind == "category"]
+    return rows.assign(**{name: _held(rows[name]) for name in named})
+
+
+def _held(column: pd.Series) -> pd.Categorical:
+    """The column without categories that no row has, as text."""
+    codes, categories = column.cat.codes.to_numpy(), column.cat.categories
+    used = np.bincount(codes[codes >= 0], minlength=len(categories)) > 0
+    recoded = np.append(np.cumsum(used) - 1, -1)[codes]
+    return pd.Categorical.from_codes(recoded, categories=categories[used].astype("str"), validate=False)
 
 
 def _allocations(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with the columns of `ALLOCATIONS`, in order of time; those without sizes tell nothing."""
-    told = rows.dropna(subset=["bytes", "allocated_bytes", "reserved_bytes"])
-    return told[list(ALLOCATIONS)].astype(ALLOCATIONS).sort_values("time_ns", kind="stable", ignore_index=True)
+    """Rows with the columns of `ALLOCATIONS`, in order of time."""
+    return rows[list(ALLOCATIONS)].astype(ALLOCATIONS).sort_values("time_ns", kind="stable", ignore_index=True)
 
 
 def _identity(raw: RawTrace, claimed: int | None, basename: str, found: Sorted) -> Identity:

@@ -29,9 +29,12 @@ def nanoseconds(values: Sequence[object]) -> npt.NDArray[np.int64]:
     """
     kinds = set(map(type, values))
     if kinds == {int}:
-        whole = np.array(values, dtype=object if max(map(abs, values)) > 2**52 else np.int64)  # type: ignore[type-var,arg-type]
-        if whole.dtype != object:
-            return np.asarray(whole * _NANOSECONDS_PER_MICROSECOND, np.int64)
+        try:
+            whole = np.fromiter(values, np.int64, len(values))
+        except OverflowError:
+            return np.fromiter(map(_of_one, values), np.int64, len(values))
+        if np.abs(whole).max() < _LIMIT_NS // _NANOSECONDS_PER_MICROSECOND:
+            return whole * _NANOSECONDS_PER_MICROSECOND
     elif kinds <= {int, float}:
         return _of_floats(np.array(values, np.float64))
     return np.fromiter(map(_of_one, values), np.int64, len(values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from tracekit.model import (
     ANNOTATION,
     COMM,
     COMPUTE,
+    HOST_KINDS,
     LAUNCH,
     MEMORY,
     NO_TIME,
@@ -29,6 +31,7 @@ from tracekit.read.columns import NO_ID
 Flags = npt.NDArray[np.bool_]
 Times = npt.NDArray[np.int64]
 
+KINDS = (*WORK_KINDS, *HOST_KINDS)
 SYNC_LANE_OFFSET = 1_000_000
 """Kineto writes some synchronisation rows on a lane of their own: the stream's number and this."""
 
@@ -57,59 +60,83 @@ class Sorted:
 def sort_out(spans: pd.DataFrame, communicates: re.Pattern[str]) -> Sorted:
     """Gives each span its kind, and work its `launch_ns`; mends or leaves out durations that cannot be.
 
-    Adds `kind`, and to work `launch_ns` and `launcher` (row label of the launching call, -1 if none).
+    Adds `kind` and `launch_ns`, and to work `launch_lane` (the code of the launching call's lane, -1 if none).
     """
-    spans = spans.iloc[np.argsort(spans["start_ns"].to_numpy(), kind="stable")]
-    kinds = _kinds(spans, communicates)
-    is_work = np.isin(kinds, WORK_KINDS)
+    order = np.argsort(spans["start_ns"].to_numpy(), kind="stable")
+    spans = spans.take(order).assign(kind=_kinds(spans, communicates)[order])
+    is_work = _is_kind(spans, *WORK_KINDS)
     if not is_work.any():
-        return _on_cpu(spans.assign(kind=kinds))
-    spans = spans.assign(kind=kinds)
+        return _on_cpu(spans)
     work, host = _launched(spans[is_work], _on_their_stream(spans[~is_work]))
     early = (work["end_ns"] < work["launch_ns"]).to_numpy()
     behind = early & _clock_behind(work)
-    work, cut = _without_overruns(work[~early | behind])
-    work = work.assign(launch_ns=np.minimum(work["launch_ns"], work["start_ns"]))
+    work, cut = _without_overruns(work[~early | behind] if early.any() else work)
     return Sorted(work, host, False, cut, int((early & ~behind).sum()), int(behind.sum()))
 
 
-def _kinds(spans: pd.DataFrame, communicates: re.Pattern[str]) -> npt.NDArray[np.object_]:
+def _kinds(spans: pd.DataFrame, communicates: re.Pattern[str]) -> pd.Categorical:
     """Kinds by category and name, each pair looked at once."""
     categories, labels = spans["category"].cat.categories, spans["name"].cat.categories
     pairs = spans["category"].cat.codes.to_numpy(np.int64) * len(labels) + spans["name"].cat.codes.to_numpy(np.int64)
-    kind_of = np.full(len(categories) * len(labels), "", dtype=object)
+    kind_of = np.full(len(categories) * len(labels), -1, np.int8)
     seen = np.zeros(len(kind_of), bool)
     seen[pairs] = True
     for pair in np.flatnonzero(seen).tolist():
-        kind_of[pair] = names.kind(categories[pair // len(labels)], labels[pair % len(labels)], communicates)
-    return np.asarray(kind_of[pairs], object)
+        kind = names.kind(categories[pair // len(labels)], labels[pair % len(labels)], communicates)
+        kind_of[pair] = KINDS.index(kind)
+    return _as_kinds(kind_of[pairs])
+
+
+def _as_kinds(codes: npt.NDArray[np.int8]) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes, categories=pd.Index(KINDS, dtype=object), validate=False)
+
+
+def _is_kind(rows: pd.DataFrame, *kinds: str) -> Flags:
+    """Which rows are of one of the kinds."""
+    return np.isin(rows["kind"].cat.codes.to_numpy(), [KINDS.index(kind) for kind in kinds])
+
+
+def _with_kind(rows: pd.DataFrame, where: Flags, kind: str) -> pd.Categorical:
+    """The rows' kinds, with another one in some places."""
+    return _as_kinds(np.where(where, np.int8(KINDS.index(kind)), rows["kind"].cat.codes.to_numpy()))
 
 
 def _launched(work: pd.DataFrame, host: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Work and stream waits with their launches, joined by correlation; calls that launched work become `LAUNCH`."""
-    calls = host[host["kind"].isin((RUNTIME, SYNCHRONIZE)) & (host["correlation"] != NO_ID)]
-    calls = calls.drop_duplicates("correlation").sort_values("correlation")
-    launch_ns, launcher = _joined(work, calls)
-    launched = host["kind"].eq(RUNTIME) & np.isin(host.index.to_numpy(), launcher)
-    wait_ns = np.where(host["kind"].eq(STREAM_WAIT), _joined(host, calls)[0], NO_TIME)
-    host = host.assign(kind=host["kind"].mask(launched, LAUNCH), launch_ns=wait_ns)
-    return work.assign(launch_ns=launch_ns, launcher=launcher), host
+    ids, starts_ns = host["correlation"].to_numpy(), host["start_ns"].to_numpy()
+    calls = np.flatnonzero(_is_kind(host, RUNTIME, SYNCHRONIZE) & (ids != NO_ID))
+    calls = calls[np.argsort(ids[calls], kind="stable")]  # by id, and of one id by start
+    launcher = _first_with_id(work["correlation"].to_numpy(), ids[calls], calls)
+    launched = np.zeros(len(host), bool)
+    launched[launcher[launcher >= 0]] = True
+    waits = np.flatnonzero(_is_kind(host, STREAM_WAIT))
+    wait_ns = np.full(len(host), NO_TIME)
+    wait_ns[waits] = _at(_first_with_id(ids[waits], ids[calls], calls), starts_ns, NO_TIME)
+    lanes = host["lane"].cat.codes.to_numpy()
+    return (
+        work.assign(launch_ns=_at(launcher, starts_ns, NO_TIME), launch_lane=_at(launcher, lanes, -1)),
+        host.assign(kind=_with_kind(host, launched & _is_kind(host, RUNTIME), LAUNCH), launch_ns=wait_ns),
+    )
 
 
-def _joined(rows: pd.DataFrame, calls: pd.DataFrame) -> tuple[Times, Times]:
-    """For each row the start and the label of the call with its correlation; `NO_TIME` and -1 where there is none."""
-    ids, wanted = calls["correlation"].to_numpy(), rows["correlation"].to_numpy()
-    place = np.minimum(np.searchsorted(ids, wanted), max(len(ids) - 1, 0))
-    found = (ids[place] == wanted) if len(ids) else np.zeros(len(rows), bool)
-    launch_ns, launcher = np.full(len(rows), NO_TIME), np.full(len(rows), -1)
-    launch_ns[found] = calls["start_ns"].to_numpy()[place[found]]
-    launcher[found] = calls.index.to_numpy()[place[found]]
-    return launch_ns, launcher
+def _first_with_id(wanted: npt.NDArray[np.uint64], ids: npt.NDArray[np.uint64], places: Times) -> Times:
+    """For each id that is wanted the place of its first occurrence in the ordered ids; -1 where there is none."""
+    if not len(ids):
+        return np.full(len(wanted), -1)
+    found = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where(ids[found] == wanted, places[found], -1)
+
+
+def _at(places: Times, values: npt.NDArray[np.integer[Any]], otherwise: int) -> npt.NDArray[Any]:
+    """The values at the places, another where the place is -1."""
+    return np.where(places >= 0, values[places], otherwise) if len(values) else np.full(len(places), otherwise)
 
 
 def _on_their_stream(host: pd.DataFrame) -> pd.DataFrame:
     """Host rows with the waits of streams on the lane of the stream, which Kineto may write beside it."""
-    waits = host["kind"].eq(STREAM_WAIT).to_numpy()
+    waits = _is_kind(host, STREAM_WAIT)
+    if not waits.any():
+        return host
     codes, lanes = host["lane"].cat.codes.to_numpy().copy(), host["lane"].cat.categories
     for code in np.unique(codes[waits]):
         process, _, thread = lanes[code].partition("/")
@@ -160,15 +187,14 @@ def _on_cpu(spans: pd.DataFrame) -> Sorted:
     issues = np.array([names.is_communication_call(name) for name in labels], bool)[codes]
     computes = np.array([names.is_dispatcher_operator(name) for name in labels], bool)[codes]
     own = np.array([name.startswith(("ProfilerStep#", "c10d::")) for name in labels], bool)[codes]
-    annotated = spans["kind"].isin((ANNOTATION, OPERATOR)).to_numpy()
+    annotated = _is_kind(spans, ANNOTATION, OPERATOR)
     comm = is_gloo & ~is_handle & annotated
     lanes = spans["lane"].cat.codes.to_numpy()
     gloo_lanes = np.setdiff1d(np.unique(lanes[comm]), np.unique(lanes[own]))
-    compute = computes & spans["kind"].eq(OPERATOR).to_numpy() & ~np.isin(lanes, gloo_lanes)
+    compute = computes & _is_kind(spans, OPERATOR) & ~np.isin(lanes, gloo_lanes)
     compute &= ~_contained(spans, issues & annotated, compute)
-    kind = np.where(comm, COMM, np.where(compute, COMPUTE, spans["kind"].to_numpy(object)))
-    spans = spans.assign(kind=kind)
-    spans = spans.assign(launch_ns=NO_TIME, launcher=-1)
+    spans = spans.assign(kind=_with_kind(spans, compute, COMPUTE), launch_ns=NO_TIME, launch_lane=-1)
+    spans = spans.assign(kind=_with_kind(spans, comm, COMM))
     return Sorted(spans[comm | compute], spans[~(comm | compute)], True, 0, 0, 0)
 
 
@@ -187,10 +213,10 @@ def _contained(spans: pd.DataFrame, outer: Flags, inner: Flags) -> Flags:
 
 def copy_columns(work: pd.DataFrame, copies: pd.DataFrame) -> tuple[npt.NDArray[np.object_], pd.Series]:
     """Direction and bytes of each copy in the work; None and null for other work and where the file does not tell."""
-    is_copy = (work["kind"] == MEMORY).to_numpy()
+    is_copy = _is_kind(work, MEMORY)
     rows = work[is_copy]
     told = copies.reindex(rows.index)
-    operation = np.full(len(work), None, dtype=object)
+    operation = np.full(len(work), "", dtype=object)
     operation[is_copy] = [
         names.copy_direction(name, *([direction] if isinstance(direction, str) else []))
         for name, direction in zip(rows["name"], told["direction"], strict=True)
