@@ -74,6 +74,22 @@ def test_notes_of_one_code_stand_together_the_gravest_first():
     ]
 
 
+def test_what_is_only_for_information_tells_its_rank_instead_of_its_file():
+    run = lanes.run("0/7 CC")
+    run = replace(run, ranks=run.ranks.assign(file="/somewhere/rank0.json"))
+    notes = [
+        Note("guessed", "info", "rank0.json: no group: assumed", rank=0),
+        Note("broken", "warning", "rank0.json: byte 12", rank=0),
+        Note("not-a-trace", "info", "run.json: no traceEvents"),
+    ]
+    groups = notes_by_code(replace(run, notes=notes_table(notes)))
+    assert [group.message for group in groups] == [
+        "rank0.json: byte 12",
+        "no group: assumed",
+        "run.json: no traceEvents",
+    ]
+
+
 def test_no_notes():
     assert notes_by_code(replace(lanes.run("0/7 CC"), notes=table(NOTES))) == []
 

@@ -21,7 +21,7 @@ def many(ranks):
 
 def rank_rows(text):
     """The cells of the table's rows, without its headings."""
-    table = text.partition("rank     step")[2].partition("\n\n")[0]
+    table = text.partition("     step ")[2].partition("\n\n")[0]
     return [line.split() for line in table.splitlines()[1:]]
 
 
@@ -36,6 +36,7 @@ def test_the_worst_rank_stands_first():
 def test_a_single_rank_has_no_order_and_no_mean():
     text = screen("0/7 CC..CC")
     assert "worst first" not in text
+    assert "own" not in text
     assert [row[0] for row in rank_rows(text)] == ["0"]
     assert "No communication." in text
 

@@ -32,8 +32,10 @@ def test_the_first_lines_say_what_was_read_and_where_the_step_goes():
     assert lines[4] == "Of 5.50 µs of communication 0 % is hidden under compute."
 
 
-def test_what_is_not_measured_says_why():
-    assert "memory" in screen("0/7 CC").partition("Not measured")[2].partition("\n\n")[0]
+def test_what_is_not_measured_says_why_each_reason_once():
+    lines = screen("0/7 CC", width=120).partition("\nNot measured\n")[2].partition("\n\n")[0].splitlines()
+    assert "memory: the run has no memory events: profile with profile_memory=True" in lines
+    assert "overlap, overlap_group, overlap_operation: the run has no communication in any step" in lines
 
 
 def test_notes_are_grouped_and_counted():

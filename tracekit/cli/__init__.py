@@ -25,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (analyze.analyze, explain.explain, demo.demo):
-    app.command()(command)
+    app.command(short_help=command.__doc__)(command)
 
 
 @app.callback(invoke_without_command=True)

@@ -22,7 +22,7 @@ STDOUT = "-"
 def analyze(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Folder, glob, files, archive or URL of the traces of one job."),
+        typer.Argument(metavar="RUN", help="Folder, glob, files, archive or URL of the traces of one job."),
     ],
     json: Annotated[
         str, typer.Option("--json", metavar="FILE|-", help="Write everything as JSON to a file, or to stdout.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shutil import get_terminal_size
 from typing import Annotated
 
 import typer
@@ -13,4 +14,4 @@ def explain(
     """Print what a measure answers, how its numbers are made, and its columns with their units."""
     from tracekit.report.manual import measure_list, measure_page
 
-    print(measure_page(name) if name else measure_list(), end="")
+    print(measure_page(name, get_terminal_size((80, 24)).columns) if name else measure_list(), end="")

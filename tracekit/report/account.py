@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pandas as pd
@@ -89,7 +90,10 @@ def rank_means(analysis: Analysis) -> pd.DataFrame:
 
 
 def notes_by_code(run: Run) -> list[NoteGroup]:
-    """The run's notes, those of one code and severity together, in the order of the table (the gravest first)."""
+    """The run's notes, those of one code and severity together, in the order of the table (the gravest first).
+
+    What is only for information tells its rank instead of its file.
+    """
     groups = run.notes.groupby(["severity", "code"], sort=False)
     return [
         NoteGroup(
@@ -98,10 +102,16 @@ def notes_by_code(run: Run) -> list[NoteGroup]:
             ranks=tuple(sorted({int(rank) for rank in rows["rank"].dropna()})),
             notes=len(rows),
             count=int(rows["count"].sum()),
-            message=str(rows["message"].iloc[0]),
+            message=_without_file(str(rows["message"].iloc[0]), run) if severity == "info" else rows["message"].iloc[0],
         )
         for (severity, code), rows in groups
     ]
+
+
+def _without_file(message: str, run: Run) -> str:
+    """The message without the name of a rank's file in front: the rank tells which it is."""
+    name, colon, rest = message.partition(": ")
+    return rest if colon and name in {re.split(r"[/\\]", file)[-1] for file in run.ranks["file"]} else message
 
 
 def not_measured(analysis: Analysis) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import textwrap
 
 from tracekit.analysis import measure_columns, measure_module, measure_names
 from tracekit.model import Column
@@ -17,10 +19,15 @@ def measure_list() -> str:
     return _columns(list(questions.items())) + "\n"
 
 
-def measure_page(name: str) -> str:
+def measure_page(name: str, width: int = 120) -> str:
     """A measure's manual page; WrongUse, with the names there are, where there is no such measure."""
     rows = [(column, _of_unit(unit)) for column, unit in measure_columns(name).items()]
-    return f"{name}: {_manual(name)}\n\nColumns:\n{_columns(rows, '  ')}\n"
+    return f"{_filled(f'{name}: {_manual(name)}', width)}\n\nColumns:\n{_columns(rows, '  ')}\n"
+
+
+def _filled(text: str, width: int) -> str:
+    """The text with its paragraphs filled; a list's points and lines that begin with a label stay lines."""
+    return "\n".join(textwrap.fill(block, width) for block in re.split(r"\n(?=\n|- |[A-Z][a-z ]+: )|(?<=\n)\n", text))
 
 
 def _manual(name: str) -> str:

@@ -67,23 +67,23 @@ def _rank_title(means: pd.DataFrame, unit: TimeUnit) -> Text:
 
 
 def _rank_table(means: pd.DataFrame, mean: Mean, unit: TimeUnit, width: int) -> Table:
-    table = _columns_of_ranks()
+    table = _columns_of_ranks("rank/\nwindow" if "window" in means else "rank", compared=len(means) > 1)
     bar = width - NUMBERS_WIDTH if width >= BAR_FROM_WIDTH else 0
     if bar:
         table.add_column(BAR_LEGEND, no_wrap=True, vertical="bottom")
     longest = means["step_ns"].max()
     for row in means.head(RANK_ROWS).to_dict("records"):
-        cells = _rank_cells(row, unit)
+        cells = _rank_cells(row, unit, compared=len(means) > 1)
         table.add_row(_rank_label(row), *cells, *([_bar(row, bar / longest)] if bar else []))
     if len(means) > 1:
-        table.add_row("mean", *_rank_cells(mean, unit), style="dim")
+        table.add_row("mean", *_rank_cells(mean, unit, compared=True), style="dim")
     return table
 
 
-def _columns_of_ranks() -> Table:
+def _columns_of_ranks(label: str, *, compared: bool) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("rank", justify="right", no_wrap=True, vertical="bottom")
-    for heading in ("step", "own"):
+    table.add_column(label, justify="right", no_wrap=True, vertical="bottom")
+    for heading in ("step", "own") if compared else ("step",):
         table.add_column(heading, justify="right", no_wrap=True, vertical="bottom", min_width=8)
     for part in PARTS:
         table.add_column(NAMES[part].replace(" ", "\n"), justify="right", no_wrap=True, min_width=8, style=STYLES[part])
@@ -96,8 +96,9 @@ def _rank_label(row: Mean) -> str:
     return f"{row['rank']:.0f}{window}"
 
 
-def _rank_cells(row: Mean, unit: TimeUnit) -> Iterator[str]:
-    yield from (unit.of(row["step_ns"]), unit.of(row["own_ns"]))
+def _rank_cells(row: Mean, unit: TimeUnit, *, compared: bool) -> Iterator[str]:
+    """The numbers of a row; own time only where ranks are compared by it."""
+    yield from (unit.of(row[name]) for name in (("step_ns", "own_ns") if compared else ("step_ns",)))
     for part in PARTS:
         yield from (unit.of(row[part]), percent(row[part], row["step_ns"]).removesuffix(" %"))
 

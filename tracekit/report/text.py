@@ -77,10 +77,9 @@ def _absent(reasons: dict[str, str]) -> Iterator[RenderableType]:
     if not reasons:
         return
     yield from ("", Text("Not measured", style="bold"))
-    table = Table.grid(padding=(0, 2, 0, 0))
     for why in dict.fromkeys(reasons.values()):
-        table.add_row(Text(", ".join(name for name in reasons if reasons[name] == why)), Text(sentence(why)))
-    yield table
+        names = ", ".join(name for name in reasons if reasons[name] == why)
+        yield Text(f"{names}: ", style="dim").append(sentence(why), style="not dim")
 
 
 def _notes(groups: list[NoteGroup]) -> Iterator[RenderableType]:
@@ -97,5 +96,5 @@ def _notes(groups: list[NoteGroup]) -> Iterator[RenderableType]:
 
 def _note(group: NoteGroup) -> str:
     where = f"{'rank' if len(group.ranks) == 1 else 'ranks'} {listed(group.ranks)}: " if group.ranks else ""
-    more = f" (and {group.notes - 1:,} more like it)" if group.notes > 1 else ""
+    more = f" (and {group.notes - 1:,} more like it)" if group.notes > 1 and group.severity != "info" else ""
     return f"{plain(group.code)}: {where}{sentence(group.message)}{more}"
