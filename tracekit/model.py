@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -93,9 +93,15 @@ class Column:
 
 def table(schema: dict[str, str], rows: Iterable[Sequence[object]] = ()) -> pd.DataFrame:
     """A frame with the schema's columns and dtypes, from rows in the schema's order."""
-    frame = pd.DataFrame(list(rows), columns=list(schema))
-    text = {name: "str" for name, kind in schema.items() if kind == "category"}  # also where there are none
-    return frame.astype(text).astype(schema)
+    held = list(rows)
+    columns = zip(*held, strict=True) if held else [()] * len(schema)
+    return pd.DataFrame({name: _array(values, schema[name]) for name, values in zip(schema, columns, strict=True)})
+
+
+def _array(values: Sequence[Any], kind: Any) -> Any:
+    if kind == "category":  # of text, also where there are none
+        return pd.Categorical(_array(values, "str"))
+    return pd.array(list(values), dtype=kind)
 
 
 def notes_table(notes: Iterable[Note]) -> pd.DataFrame:
@@ -204,16 +210,28 @@ class Run:
         if (rank, window) not in self.sources:
             held = listed(self.ranks["rank"])
             raise WrongUse(f"the run has no rank {rank} with window {window}; it has ranks {held}")
-        mine = (self.ranks["rank"] == rank) & (self.ranks["window"] == window)
-        device = str(self.ranks.loc[mine, "device"].iloc[0])
         return RankTables(
-            rank, window, device, self._of(self.steps, rank, window), self._of(self.calls, rank, window),
+            rank, window, self._devices[rank, window], self._steps[rank, window], self._calls[rank, window],
             self.sources[rank, window],
         )  # fmt: skip
 
-    @staticmethod
-    def _of(rows: pd.DataFrame, rank: int, window: int) -> pd.DataFrame:
-        return rows[(rows["rank"] == rank) & (rows["window"] == window)].reset_index(drop=True)
+    @cached_property
+    def _devices(self) -> dict[tuple[int, int], str]:
+        keys = zip(self.ranks["rank"].tolist(), self.ranks["window"].tolist(), strict=True)
+        return dict(zip(keys, self.ranks["device"].tolist(), strict=True))
+
+    @cached_property
+    def _steps(self) -> dict[tuple[int, int], pd.DataFrame]:
+        return self._by_rank(self.steps)
+
+    @cached_property
+    def _calls(self) -> dict[tuple[int, int], pd.DataFrame]:
+        return self._by_rank(self.calls)
+
+    def _by_rank(self, rows: pd.DataFrame) -> dict[tuple[int, int], pd.DataFrame]:
+        """The rows of each rank and window, also of those that have none."""
+        parts = {key: part.reset_index(drop=True) for key, part in rows.groupby(["rank", "window"], sort=False)}
+        return {key: parts.get(key, rows.iloc[:0]) for key in self.sources}
 
     def events(self, rank: int, window: int = 0) -> pd.DataFrame:
         """One rank's `EVENTS`; WrongUse where the run has no such rank."""

@@ -39,6 +39,8 @@ DEFAULT_LIMIT_BYTES = 20 * 10**9
 YOUNG_SECONDS = 3600
 """An entry used so recently is never removed: somebody may be reading it."""
 ENTRY = "entry.json"
+_NAMELESS, _UNTYPED = (pd.CategoricalDtype(pd.Index([], dtype=kind)) for kind in ("str", object))
+"""A column of names that has none is text too, which Parquet does not tell."""
 _TABLES = ("work", "host", "allocations", "steps", "calls")
 
 
@@ -182,7 +184,7 @@ def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Switches the garbage collector off: decoding makes a million objects, none in a cycle, and it looks at them all."""
+    """Switches the garbage collector off: it would look at a million decoded objects, none of them in a cycle."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -221,10 +223,11 @@ def _write_table(folder: Path, part: int, name: str, rows: pd.DataFrame) -> None
 
 
 def _read_table(folder: Path, part: int, name: str) -> pd.DataFrame:
-    rows: pd.DataFrame = pq.read_table(folder / f"{part}-{name}.parquet", use_threads=False).to_pandas(
-        split_blocks=True
-    )
-    return rows
+    with pq.ParquetFile(folder / f"{part}-{name}.parquet") as file:
+        table = file.read(use_threads=False)
+    rows: pd.DataFrame = table.to_pandas(split_blocks=True)
+    nameless = {column: _NAMELESS for column, kind in rows.dtypes.items() if kind == _UNTYPED}
+    return rows.astype(nameless)
 
 
 def default_folder() -> str:

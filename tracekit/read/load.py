@@ -56,7 +56,8 @@ def load(
     read = _read_all(files, settings, workers, progress)
     if folder:
         store.trim(folder, store.limit_bytes(), time.time())
-    return _run(", ".join(os.fspath(one) for one in paths), read, notes, workers)
+    told = ", ".join(os.fspath(one) for one in paths).encode("utf-8", "backslashreplace").decode()
+    return _run(told, read, notes, workers)
 
 
 def _read_all(
@@ -125,4 +126,4 @@ def _rank_row(place: Place, file: TraceFile, part: store.StoredPart) -> tuple[ob
 def _placed(schema: dict[str, str], parts: list[tuple[Place, pd.DataFrame]]) -> pd.DataFrame:
     """The ranks' tables below one another, with rank and window."""
     rows = [part.assign(rank=place.rank, window=place.window) for place, part in parts if len(part)]
-    return pd.concat(rows, ignore_index=True)[list(schema)].astype(schema) if rows else table(schema)
+    return pd.concat(rows, ignore_index=True)[list(schema)] if rows else table(schema)

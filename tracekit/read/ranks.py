@@ -135,5 +135,6 @@ def _missing(claims: Sequence[Claim], ranks: dict[int, int]) -> Iterator[Note]:
         yield Note("world-size", "warning", f"the files tell different world sizes: {listed(sizes)}")
     absent = set(range(max(sizes, default=0))) - set(ranks.values()) if max(sizes, default=0) < 10**6 else set()
     if absent:
-        message = f"no file of rank {listed(absent)} (world size {max(sizes)}): waits for them cannot be seen"
+        which = "rank" if len(absent) == 1 else "ranks"
+        message = f"no file of {which} {listed(absent)} (world size {max(sizes)}): waits for them cannot be seen"
         yield Note("missing-rank", "warning", message, None, len(absent))

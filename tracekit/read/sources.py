@@ -46,12 +46,13 @@ class TraceFile:
     @property
     def name(self) -> str:
         """How a person finds it again."""
-        return f"{self.url}!{self.member}" if self.member else self.url
+        name = f"{self.url}!{self.member}" if self.member else self.url
+        return name.encode("utf-8", "backslashreplace").decode()
 
     @property
     def basename(self) -> str:
         """The last part of its path, which often names the rank."""
-        return (self.member or self.url).replace("\\", "/").rsplit("/", 1)[-1]
+        return self.name.replace("\\", "/").replace("!", "/").rsplit("/", 1)[-1]
 
 
 def trace_files(paths: Sequence[str]) -> list[TraceFile]:

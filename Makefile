@@ -1,0 +1,46 @@
+# The front door. Each target makes .venv and installs what it needs, in the exact versions of constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help:  ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+demo: $(VENV)/ready-workloads  ## profile a real two-rank training on this machine's CPU and say where its time went
+	@$(BIN)/tracekit demo
+
+test: $(VENV)/ready-dev  ## all tests
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/ready-dev  ## style, types, and who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/ready-dev  ## speed and memory of reading, beside HolisticTraceAnalysis
+	@$(BIN)/python -m benchmarks.reading
+
+clean:  ## remove what make made
+	rm -rf $(VENV) build *.egg-info
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tracekit needs Python 3.11 or newer")'
+	@echo "making $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+
+# A mark per set of extras, older than what it was made from means: install again.
+$(VENV)/ready-workloads: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing tracekit and torch (once, some minutes)"
+	@$(INSTALL) --editable '.[workloads]'
+	@touch $@
+
+$(VENV)/ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing tracekit, torch and the development tools (once, some minutes)"
+	@$(INSTALL) --editable '.[workloads,hta,dev]'
+	@touch $@
