@@ -29,20 +29,27 @@ class Codes(dict[Any, int]):
         except TypeError:  # a list or an object stands where text should
             return np.fromiter((self[_hashable(value)] for value in values), np.int32, len(values))
 
-    def texts(self) -> pd.Index:
-        """The values as text, in order of their codes; of two that read the same the later gets a mark."""
-        texts: dict[str, None] = {}
-        for value in self:
-            text = "/".join(map(_text, value)) if isinstance(value, tuple) else _text(value)
-            while text in texts:
-                text += "'"
-            texts[text] = None
-        return pd.Index(list(texts), dtype=object)  # not "str", whose values are slow to look at one by one
-
     def column(self, parts: Sequence[npt.NDArray[np.int32]]) -> pd.Categorical:
-        """A categorical column of the codes that `of` gave, part after part."""
+        """A categorical column of the codes that `of` gave, part after part; values that read the same are one."""
         codes = np.concatenate(parts) if parts else np.empty(0, np.int32)
-        return pd.Categorical.from_codes(codes, categories=self.texts(), validate=False)
+        return _categorical(codes, [_text(value) for value in self])
+
+    @staticmethod
+    def joined(
+        first: Codes, firsts: npt.NDArray[np.int32], second: Codes, seconds: npt.NDArray[np.int32]
+    ) -> pd.Categorical:
+        """A categorical column of two values joined by a slash."""
+        pairs, codes = np.unique(firsts.astype(np.int64) * max(len(second), 1) + seconds, return_inverse=True)
+        one, other = [_text(value) for value in first], [_text(value) for value in second]
+        texts = [f"{one[pair // len(second)]}/{other[pair % len(second)]}" for pair in pairs.tolist()]
+        return _categorical(codes, texts)
+
+
+def _categorical(codes: npt.NDArray[Any], texts: list[str]) -> pd.Categorical:
+    number: dict[str, int] = {}
+    merged = np.array([number.setdefault(text, len(number)) for text in texts], np.int32)
+    categories = pd.Index(list(number), dtype=object)  # not "str", whose values are slow to look at one by one
+    return pd.Categorical.from_codes(merged[codes] if len(texts) else codes, categories=categories, validate=False)
 
 
 def _text(value: Any) -> str:

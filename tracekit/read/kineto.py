@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, Union
+from itertools import islice
+from typing import Any, Generic, TypeVar, Union
 
 import msgspec
 import numpy as np
@@ -17,22 +18,24 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracekit.model import ALLOCATIONS, NO_TIME, table
-from tracekit.read.columns import NO_ID, Codes, ids, ranks, whole, wholes
-from tracekit.read.text import Stream, TraceText
+from tracekit.read import names
+from tracekit.read.columns import NO_ID, NO_RANK, Codes, ids, ranks, whole, wholes
+from tracekit.read.text import Stream, TraceText, mended
 from tracekit.read.times import InexactTimes, nanoseconds
 
 
 class Args(msgspec.Struct, gc=False):
-    """What an event's `args` may say that somebody asks for. Types change between events, so any type is taken."""
+    """What the `args` of device work and of the calls that launch it say."""
 
     correlation: Any = NO_ID
-    stream: Any = None
-    device: Any = None
     bytes: Any = None
-    wait_on_stream: Any = None
-    rank: Any = None
-    direction: Any = None
     size: Any = None
+    direction: Any = None
+
+
+class CollectiveArgs(msgspec.Struct, gc=False):
+    """What the `args` of a collective's kernel, or of the host's `record_param_comms`, say."""
+
     collective: Any = msgspec.field(name="Collective name", default=None)
     elements_in: Any = msgspec.field(name="In msg nelems", default=None)
     elements_out: Any = msgspec.field(name="Out msg nelems", default=None)
@@ -47,6 +50,12 @@ class Args(msgspec.Struct, gc=False):
     call_id: Any = msgspec.field(name="Comms Id", default=None)
 
 
+class OwnerArgs(msgspec.Struct, gc=False):
+    """What a tool that fuses files adds to all `args`: whose the event is."""
+
+    rank: Any = None
+
+
 class AllocationArgs(msgspec.Struct, gc=False):
     """The `args` of a `[memory]` instant."""
 
@@ -58,12 +67,11 @@ class AllocationArgs(msgspec.Struct, gc=False):
     rank: Any = None
 
 
-_AnyArgs: TypeAlias = Args | str | int | float | bool | list[Any] | None
-_AnyAllocationArgs: TypeAlias = AllocationArgs | str | int | float | bool | list[Any] | None
+_NOTHING = msgspec.Raw(b"null")
 
 
 class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """Something with a start and a duration."""
+    """Something with a start and a duration. Its `args` stay text until somebody asks for them."""
 
     cat: Any = None
     name: Any = None
@@ -71,7 +79,7 @@ class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     tid: Any = None
     ts: Any = None
     dur: Any = None
-    args: _AnyArgs = None
+    args: msgspec.Raw = _NOTHING
 
 
 class Begin(Span, gc=False, tag_field="ph", tag="B"):
@@ -88,7 +96,7 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     name: Any = None
     pid: Any = None
     ts: Any = None
-    args: _AnyAllocationArgs = None
+    args: msgspec.Raw = _NOTHING
 
 
 class OldInstant(Instant, gc=False, tag_field="ph", tag="I"):
@@ -105,8 +113,7 @@ _PASSED_OVER = tuple(
 
 def _with_raw_times(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The same struct with its times left as text, for absolute times that a float64 cannot hold."""
-    absent = msgspec.Raw(b"null")
-    times = [(time, msgspec.Raw, absent) for time in ("ts", "dur") if time in struct.__struct_fields__]
+    times = [(time, msgspec.Raw, _NOTHING) for time in ("ts", "dur") if time in struct.__struct_fields__]
     tag = struct.__struct_config__.tag
     return msgspec.defstruct(f"Exact{struct.__name__}", times, bases=(struct,), gc=False, tag_field="ph", tag=tag)
 
@@ -140,6 +147,35 @@ class _Decoder:
         return events, strange
 
 
+Told = TypeVar("Told")
+
+
+class _ArgsDecoder(Generic[Told]):
+    """Decodes many events' `args` at once; those that are no object, or broken, say nothing."""
+
+    def __init__(self, struct: type[Told]) -> None:
+        anything: Any = struct | str | int | float | bool | list[Any] | None  # types change between events
+        self._list = msgspec.json.Decoder(list[anything])
+        self._one = msgspec.json.Decoder(anything)
+        self._struct, self._silent = struct, struct()
+
+    def decode(self, texts: Sequence[msgspec.Raw]) -> list[Told]:
+        """What each says."""
+        try:
+            told = self._list.decode(b"[" + b",".join(texts) + b"]")
+        except (msgspec.DecodeError, RecursionError):
+            told = [self._lenient(bytes(text)) for text in texts]
+        return [one if one.__class__ is self._struct else self._silent for one in told]
+
+    def _lenient(self, text: bytes) -> object:
+        try:
+            return self._one.decode(mended(text))
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
+
+_ARGS, _COLLECTIVES = _ArgsDecoder(Args), _ArgsDecoder(CollectiveArgs)
+_OWNERS, _ALLOCATIONS = _ArgsDecoder(OwnerArgs), _ArgsDecoder(AllocationArgs)
 _FAST, _SLOW = _Decoder(_WITH_SPANS), _Decoder(_EXACT)
 
 
@@ -176,7 +212,8 @@ class RawTrace:
     truncated: bool
 
 
-COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events")
+RECORDS = frozenset({"record_param_comms"})
+TELLING_CATEGORIES = names.KERNEL_CATEGORIES | names.COPY_CATEGORIES | names.RUNTIME_CATEGORIES | {"cuda_sync"}
 COLLECTIVE_FIELDS = (
     "collective", "elements_in", "elements_out", "group_size", "dtype", "group", "group_description", "group_ranks",
     "sequence", "source", "destination", "call_id",
@@ -192,7 +229,6 @@ def read_kineto(stream: Stream) -> RawTrace:
     return columns.finish(text)
 
 
-_SPANS: frozenset[type] = frozenset((Span, _EXACT[0]))
 _KEPT: frozenset[type] = frozenset((*_WITH_SPANS[1:], *_EXACT[1:]))
 
 
@@ -201,13 +237,14 @@ class _Columns:
 
     def __init__(self) -> None:
         self._decoder = _FAST
-        self._codes = {name: Codes() for name in ("category", "name", "lane")}
+        self._codes = {name: Codes() for name in ("category", "name", "process", "thread")}
         self._parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self._collectives: list[tuple[Any, ...]] = []
         self._copies: list[tuple[Any, ...]] = []
         self._devices = Codes()
         self._allocated: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self._halves: list[tuple[int, Span]] = []
+        self._wanted: dict[tuple[str, frozenset[str]], list[bool]] = defaultdict(list)
         self._rows = 0
         self._events = 0
         self._problems: dict[str, int] = defaultdict(int)
@@ -222,7 +259,8 @@ class _Columns:
 
     def _decoded(self, text: bytes) -> _Batch:
         events, strange = self._decoder.decode(text)
-        spans: list[Any] = [event for event in events if event.__class__ in _SPANS]
+        span = _EXACT[0] if self._decoder is _SLOW else Span
+        spans: list[Any] = [event for event in events if event.__class__ is span]
         rest = [event for event in events if event.__class__ in _KEPT]
         halves = [event for event in rest if isinstance(event, Span)]
         instants = [event for event in rest if isinstance(event, Instant) and event.name == "[memory]"]
@@ -247,31 +285,61 @@ class _Columns:
             self._add_allocations(batch.instants, batch.instant_ns)
 
     def _add_spans(self, spans: Sequence[Span], start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike) -> None:
-        args = [span.args if span.args.__class__ is Args else _NO_ARGS for span in spans]
         categories = self._codes["category"].of([span.cat for span in spans])
-        self._parts["category"].append(categories)
-        self._parts["name"].append(self._codes["name"].of([span.name for span in spans]))
-        self._parts["lane"].append(self._codes["lane"].of([(span.pid, span.tid) for span in spans]))
-        self._parts["start_ns"].append(np.asarray(start_ns, np.int64))
-        self._parts["duration_ns"].append(np.asarray(duration_ns, np.int64))
-        self._parts["correlation"].append(ids([one.correlation for one in args]))
-        self._parts["rank"].append(ranks([one.rank for one in args]))
-        for index, one in enumerate(args):
-            if one.collective is not None:
-                told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS)
-                self._collectives.append((self._rows + index, *told))
-        for index in np.flatnonzero(self._are_copies()[categories]).tolist():
-            one = args[index]
-            size = whole(one.size if one.bytes is None else one.bytes)
-            self._copies.append((self._rows + index, size, None if one.direction is None else str(one.direction)))
+        self._add("category", categories)
+        labels = self._codes["name"].of([span.name for span in spans])
+        self._add("name", labels)
+        self._add("process", self._codes["process"].of([span.pid for span in spans]))
+        self._add("thread", self._codes["thread"].of([span.tid for span in spans]))
+        self._add("start_ns", np.asarray(start_ns, np.int64))
+        self._add("duration_ns", np.asarray(duration_ns, np.int64))
+        self._add("correlation", self._correlations(spans, categories))
+        self._add("rank", self._owners(spans))
+        calls = self._of("category", names.KERNEL_CATEGORIES)[categories] | self._of("name", RECORDS)[labels]
+        self._add_collectives(spans, np.flatnonzero(calls).tolist())
         self._rows += len(spans)
 
-    def _are_copies(self) -> npt.NDArray[np.bool_]:
-        """Which of the categories seen so far are those of copies."""
-        return np.array([str(category).lower() in COPY_CATEGORIES for category in self._codes["category"]], bool)
+    @staticmethod
+    def _owners(spans: Sequence[Span]) -> npt.NDArray[np.int64]:
+        """Whose each span is, in a file that a tool fused; such tools mark all events, so a few tell if it was."""
+        some = spans[:: max(len(spans) // 16, 1)]
+        if not any(b'"rank"' in bytes(span.args) for span in some):
+            return np.full(len(spans), NO_RANK)
+        return ranks([owner.rank for owner in _OWNERS.decode([span.args for span in spans])])
+
+    def _add_collectives(self, spans: Sequence[Span], places: list[int]) -> None:
+        texts = [spans[place].args for place in places]
+        if b'"Collective name"' not in b"".join(texts):
+            return
+        for place, one in zip(places, _COLLECTIVES.decode(texts), strict=True):
+            if one.collective is not None:
+                told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS)
+                self._collectives.append((self._rows + place, *told))
+
+    def _add(self, name: str, values: npt.NDArray[Any]) -> None:
+        self._parts[name].append(values)
+
+    def _correlations(self, spans: Sequence[Span], categories: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+        """The correlation of each span; on the way, what copies tell."""
+        telling, copies = self._of("category", TELLING_CATEGORIES), self._of("category", names.SIZED_CATEGORIES)
+        places = np.flatnonzero(telling[categories])
+        told = _ARGS.decode([spans[place].args for place in places.tolist()])
+        for place in np.flatnonzero(copies[categories[places]]).tolist():
+            one = told[place]
+            size, direction = whole(one.size if one.bytes is None else one.bytes), _plain(one.direction)
+            self._copies.append((self._rows + int(places[place]), size, direction))
+        correlation = np.zeros(len(spans), np.uint64)
+        correlation[places] = ids([one.correlation for one in told])
+        return correlation
+
+    def _of(self, column: str, wanted: frozenset[str]) -> npt.NDArray[np.bool_]:
+        """Which of the values seen so far in a column are wanted ones."""
+        known = self._wanted[column, wanted]
+        known += [str(value).lower() in wanted for value in islice(self._codes[column], len(known), None)]
+        return np.array(known, bool)
 
     def _add_allocations(self, instants: list[Instant], times_ns: npt.NDArray[np.int64]) -> None:
-        args = [one.args if one.args.__class__ is AllocationArgs else _NO_ALLOCATION for one in instants]
+        args = _ALLOCATIONS.decode([one.args for one in instants])
         known = times_ns != NO_TIME
         for name in ("bytes", "allocated", "reserved"):
             sizes, told = wholes([getattr(one, name) for one in args])
@@ -322,8 +390,12 @@ class _Columns:
     def finish(self, text: TraceText[_Batch]) -> RawTrace:
         """The tables of all batches."""
         self._join_halves()
-        named = {name: codes.column(self._parts[name]) for name, codes in self._codes.items()}
-        spans = pd.DataFrame({**named, **{name: np.concatenate(self._parts[name]) for name in _NUMBERS}})
+        columns: dict[str, Any] = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        codes, process, thread = self._codes, columns.pop("process"), columns.pop("thread")
+        for name in ("category", "name"):
+            columns[name] = codes[name].column([columns[name]])
+        lane = Codes.joined(codes["process"], process, codes["thread"], thread)
+        spans = pd.DataFrame({**columns, "lane": lane})
         self._parts.clear()
         offset_ns = _base_ns(text.metadata)
         spans, impossible = _on_absolute_time(spans, offset_ns)
@@ -341,9 +413,6 @@ class _Columns:
         )
 
 
-_NO_ARGS = Args()
-_NO_ALLOCATION = AllocationArgs()
-_NUMBERS = ("start_ns", "duration_ns", "correlation", "rank")
 _LONGEST_NS = 2**60
 
 

@@ -30,6 +30,7 @@ from tracekit.model import (
 
 KERNEL_CATEGORIES = frozenset({"kernel", "mtia_ccp_events"})
 COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset", "memcpy", "memset"})
+SIZED_CATEGORIES = COPY_CATEGORIES | {"mtia_ccp_events"}
 RUNTIME_CATEGORIES = frozenset(
     f"{device}_{layer}"
     for device in ("cuda", "hip", "xpu", "mtia", "npu", "privateuse1", "glow", "ocl")

@@ -28,9 +28,12 @@ METADATA_LIMIT_BYTES = 1 << 26
 
 Batch = TypeVar("Batch")
 
+_MARK = b"\xef\xbb\xbf"
 _BOUNDARY = re.compile(rb'\}\s*(,)\s*\{\s*"')
-_CLOSE = re.compile(rb'\}\s*\]\s*(?:,\s*"|\}\s*$|$)')
-_AFTER_CLOSE = re.compile(rb'\s*(?:,\s*"|\}|$)')
+_EVENT_OR_CLOSE = re.compile(rb"[{\]]")
+_EVENT_BEGIN = re.compile(rb'\{\s*"')
+_CLOSE = re.compile(rb'\]\s*(?:,\s*"|\}\s*$)|\}\s*\]\s*$')
+_AFTER_CLOSE = re.compile(rb'\s*(?:,\s*(?:"|$)|\}|$)')
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
 _METADATA_KEYS = (
@@ -108,11 +111,13 @@ class TraceText(Generic[Batch]):
 
     def _start(self) -> bytes:
         """Reads up to the first event and keeps the metadata before it."""
-        text = self._read(BLOCK_BYTES).removeprefix(b"\xef\xbb\xbf")
+        text = self._read(max(BLOCK_BYTES, len(_MARK))).removeprefix(_MARK)
+        while not text.strip() and not self._ended:
+            text = self._past(text, len(text)) + self._read(max(BLOCK_BYTES, 1))
         if text.lstrip()[:1] == b"[":
             return self._past(text, text.index(b"[") + 1)
         while not (key := _EVENTS_KEY.search(text)) and not self._ended and len(text) < METADATA_LIMIT_BYTES:
-            text += self._read(len(text))
+            text += self._read(max(len(text), BLOCK_BYTES))
         if key is None:
             raise Unreadable("it holds no traceEvents, so it is no Kineto trace")
         while (after := _EVENTS_KEY.search(text, key.end())) and not _decodes(
@@ -133,7 +138,7 @@ class TraceText(Generic[Batch]):
     def _next(self, text: bytes) -> tuple[Batch | None, int]:
         """A batch from the start of the text and the bytes that it took; none and 0 where more text is needed."""
         oversize = len(text) > EVENT_LIMIT_BYTES
-        cut = len(text) if self._ended else _boundary_before(text, len(text))
+        cut = len(text.rstrip().removesuffix(b",")) if self._ended else _boundary_before(text, len(text))
         if cut < 0 and not oversize:
             return None, 0
         cut = len(text) if cut < 0 else cut
@@ -162,9 +167,9 @@ class TraceText(Generic[Batch]):
         if _AFTER_CLOSE.match(text, end + 1):
             self._closed = True
             return batch, end + 1
-        self._count_lost(end)
-        start = text.find(b"{", end)
-        return batch, start if start >= 0 else len(text)
+        self.mended.append(self._offset + end)
+        goes_on = _EVENT_OR_CLOSE.search(text, end + 1)
+        return batch, goes_on.start() if goes_on else len(text)
 
     def _incomplete(self, text: bytes, cut: int, oversize: bool) -> tuple[Batch | None, int]:
         """The cut was not between two events: an earlier one is, or more text is needed, or the text ends too early."""
@@ -189,9 +194,20 @@ class TraceText(Generic[Batch]):
             end = end if tries < 8 else end - (end >> 3)
         return None, 0
 
+    def _whole_before(self, text: bytes, at: int) -> tuple[Batch | None, int]:
+        """The whole events that end right before a broken place that begins like none."""
+        end = text.rfind(b"}", 0, at) + 1
+        try:
+            batch = self._decode(b"[" + text[:end] + b"]") if end else None
+        except (msgspec.DecodeError, RecursionError):
+            return None, 0
+        return batch, end + (text[end : end + 1] == b",")
+
     def _broken(self, text: bytes, at: int) -> tuple[Batch | None, int]:
         """Takes the good events before a broken place; if there are none, mends or loses the event around it."""
         batch, used = self._good_before(text, at)
+        if batch is None:
+            batch, used = self._whole_before(text, at)
         if batch is not None:
             return batch, used
         boundary = _BOUNDARY.search(text, at)
@@ -208,7 +224,7 @@ class TraceText(Generic[Batch]):
     @staticmethod
     def _close_after(text: bytes, at: int) -> int:
         """The bracket that closes the list of events, told by whole metadata behind it; -1 where there is none."""
-        for close in _CLOSE.finditer(text, at):
+        for close in _CLOSE.finditer(text, max(text.rfind(b"}", 0, at), 0)):
             end = text.index(b"]", close.start())
             rest = text[end + 1 :].strip().removeprefix(b",")
             if not rest or _decodes(b"{" + rest):
@@ -216,14 +232,15 @@ class TraceText(Generic[Batch]):
         return -1
 
     def _mend(self, text: bytes, at: int, end: int) -> tuple[Batch | None, int]:
-        """The event or events in `text[:end]`, mended; or none, and they count as lost."""
+        """The event or events in `text[:end]`, mended; or those behind the broken one, which counts as lost."""
         used = end + (text[end : end + 1] == b",")
         try:
             batch = self._decode(b"[" + mended(text[:end]) + b"]")
         except (msgspec.DecodeError, RecursionError):
             self._count_lost(at)
-            self._lost_until = self._offset + used
-            return None, used
+            start = _whole_event_before(text, end)
+            self._lost_until = self._offset + (used if start < 0 else start)
+            return None, used if start < 0 else start
         self.mended.append(self._offset + at)
         return batch, used
 
@@ -265,6 +282,20 @@ def _boundary_before(text: bytes, end: int) -> int:
         before = text[max(0, end - 4096) : end].rstrip()
         if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
             return max(0, end - 4096) + len(before) - 1
+    return -1
+
+
+def _whole_event_before(text: bytes, end: int) -> int:
+    """Where, in text that begins with a broken event, a whole one begins that reaches to `end`; -1 if none does.
+
+    An event whose end is missing looks as if it went on to the end of the next one.
+    """
+    for tries, begin in enumerate(_EVENT_BEGIN.finditer(text, 1, end)):
+        event = text[begin.start() : end]
+        if tries > 100:
+            break
+        if b'"ph"' in event and _decodes(event):
+            return begin.start()
     return -1
 
 
