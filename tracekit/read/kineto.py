@@ -1,8 +1,4 @@
-"""One Kineto file to raw tables, streaming: what the format holds, and nothing yet of what it means.
-
-The structs below are the format as far as it is read: https://github.com/pytorch/kineto writes it, after Chrome's Trace
-Event Format (`ph` X: a span; B, E: its begin and end; i: an instant; s, t, f: flow arrows; M: names of processes).
-"""
+"""One Kineto file to raw tables, streaming: what stands in the file, and nothing yet of what it means."""
 
 from __future__ import annotations
 
@@ -10,173 +6,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, TypeVar, Union
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from tracekit.model import ALLOCATIONS, NO_TIME, table
-from tracekit.read import names
-from tracekit.read.columns import NO_ID, NO_RANK, Codes, ids, ranks, whole, wholes
-from tracekit.read.text import Stream, TraceText, mended
+from tracekit.read import format, names
+from tracekit.read.columns import NO_RANK, Codes, ids, ranks, whole, wholes
+from tracekit.read.format import Begin, Instant, Span
+from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
-
-
-class Args(msgspec.Struct, gc=False):
-    """What the `args` of device work and of the calls that launch it say."""
-
-    correlation: Any = NO_ID
-    bytes: Any = None
-    size: Any = None
-    direction: Any = None
-
-
-class CollectiveArgs(msgspec.Struct, gc=False):
-    """What the `args` of a collective's kernel, or of the host's `record_param_comms`, say."""
-
-    collective: Any = msgspec.field(name="Collective name", default=None)
-    elements_in: Any = msgspec.field(name="In msg nelems", default=None)
-    elements_out: Any = msgspec.field(name="Out msg nelems", default=None)
-    group_size: Any = msgspec.field(name="Group size", default=None)
-    dtype: Any = None
-    group: Any = msgspec.field(name="Process Group Name", default=None)
-    group_description: Any = msgspec.field(name="Process Group Description", default=None)
-    group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
-    sequence: Any = msgspec.field(name="Seq", default=None)
-    source: Any = msgspec.field(name="Src Rank", default=None)
-    destination: Any = msgspec.field(name="Dst Rank", default=None)
-    call_id: Any = msgspec.field(name="Comms Id", default=None)
-
-
-class OwnerArgs(msgspec.Struct, gc=False):
-    """What a tool that fuses files adds to all `args`: whose the event is."""
-
-    rank: Any = None
-
-
-class AllocationArgs(msgspec.Struct, gc=False):
-    """The `args` of a `[memory]` instant."""
-
-    bytes: Any = msgspec.field(name="Bytes", default=None)
-    allocated: Any = msgspec.field(name="Total Allocated", default=None)
-    reserved: Any = msgspec.field(name="Total Reserved", default=None)
-    device_type: Any = msgspec.field(name="Device Type", default=None)
-    device_index: Any = msgspec.field(name="Device Id", default=None)
-    rank: Any = None
-
-
-_NOTHING = msgspec.Raw(b"null")
-
-
-class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """Something with a start and a duration. Its `args` stay text until somebody asks for them."""
-
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: msgspec.Raw = _NOTHING
-
-
-class Begin(Span, gc=False, tag_field="ph", tag="B"):
-    """The first half of a span."""
-
-
-class End(Span, gc=False, tag_field="ph", tag="E"):
-    """The second half of the last span that began on the same thread."""
-
-
-class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
-    """Something with a time only; allocations are such."""
-
-    name: Any = None
-    pid: Any = None
-    ts: Any = None
-    args: msgspec.Raw = _NOTHING
-
-
-class OldInstant(Instant, gc=False, tag_field="ph", tag="I"):
-    """The same in an older spelling."""
-
-
-_WITH_SPANS = (Span, Begin, End, Instant, OldInstant)
-_PASSED_OVER = tuple(
-    msgspec.defstruct(f"Phase{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
-    for phase in "stfMCcNODPbnepRVvSTFrw(),"
-)
-"""Phases that are counted and say nothing about where time goes: flow arrows, metadata, counters, async and objects."""
-
-
-def _with_raw_times(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The same struct with its times left as text, for absolute times that a float64 cannot hold."""
-    times = [(time, msgspec.Raw, _NOTHING) for time in ("ts", "dur") if time in struct.__struct_fields__]
-    tag = struct.__struct_config__.tag
-    return msgspec.defstruct(f"Exact{struct.__name__}", times, bases=(struct,), gc=False, tag_field="ph", tag=tag)
-
-
-_EXACT = tuple(_with_raw_times(struct) for struct in _WITH_SPANS)
-
-
-class _Decoder:
-    """Decodes text of events to structs; of an event that is no such struct, nothing but that it was there is kept."""
-
-    def __init__(self, structs: tuple[type[msgspec.Struct], ...]) -> None:
-        event: Any = Union[(*structs, *_PASSED_OVER)]
-        self._list = msgspec.json.Decoder(list[event])
-        self._raw = msgspec.json.Decoder(list[msgspec.Raw])
-        self._one = msgspec.json.Decoder(event)
-
-    def decode(self, text: bytes) -> tuple[list[Any], int]:
-        """The events, and how many more there were that could not be understood."""
-        try:
-            return self._list.decode(text), 0
-        except msgspec.ValidationError:
-            return self._one_by_one(self._raw.decode(text))
-
-    def _one_by_one(self, texts: list[msgspec.Raw]) -> tuple[list[Any], int]:
-        events, strange = [], 0
-        for text in texts:
-            try:
-                events.append(self._one.decode(text))
-            except msgspec.ValidationError:
-                strange += 1
-        return events, strange
-
-
-Told = TypeVar("Told")
-
-
-class _ArgsDecoder(Generic[Told]):
-    """Decodes many events' `args` at once; those that are no object, or broken, say nothing."""
-
-    def __init__(self, struct: type[Told]) -> None:
-        anything: Any = struct | str | int | float | bool | list[Any] | None  # types change between events
-        self._list = msgspec.json.Decoder(list[anything])
-        self._one = msgspec.json.Decoder(anything)
-        self._struct, self._silent = struct, struct()
-
-    def decode(self, texts: Sequence[msgspec.Raw]) -> list[Told]:
-        """What each says."""
-        try:
-            told = self._list.decode(b"[" + b",".join(texts) + b"]")
-        except (msgspec.DecodeError, RecursionError):
-            told = [self._lenient(bytes(text)) for text in texts]
-        return [one if one.__class__ is self._struct else self._silent for one in told]
-
-    def _lenient(self, text: bytes) -> object:
-        try:
-            return self._one.decode(mended(text))
-        except (msgspec.DecodeError, RecursionError):
-            return None
-
-
-_ARGS, _COLLECTIVES = _ArgsDecoder(Args), _ArgsDecoder(CollectiveArgs)
-_OWNERS, _ALLOCATIONS = _ArgsDecoder(OwnerArgs), _ArgsDecoder(AllocationArgs)
-_FAST, _SLOW = _Decoder(_WITH_SPANS), _Decoder(_EXACT)
 
 
 @dataclass(frozen=True)
@@ -229,14 +70,11 @@ def read_kineto(stream: Stream) -> RawTrace:
     return columns.finish(text)
 
 
-_KEPT: frozenset[type] = frozenset((*_WITH_SPANS[1:], *_EXACT[1:]))
-
-
 class _Columns:
     """Gathers batches into columns, so that no event's objects outlive its batch."""
 
     def __init__(self) -> None:
-        self._decoder = _FAST
+        self._decoder = format.FAST
         self._codes = {name: Codes() for name in ("category", "name", "process", "thread")}
         self._parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self._collectives: list[tuple[Any, ...]] = []
@@ -254,14 +92,14 @@ class _Columns:
         try:
             return self._decoded(text)
         except InexactTimes:
-            self._decoder = _SLOW
+            self._decoder = format.EXACT
             return self._decoded(text)
 
     def _decoded(self, text: bytes) -> _Batch:
         events, strange = self._decoder.decode(text)
-        span = _EXACT[0] if self._decoder is _SLOW else Span
+        span = format.EXACT_SPAN if self._decoder is format.EXACT else Span
         spans: list[Any] = [event for event in events if event.__class__ is span]
-        rest = [event for event in events if event.__class__ in _KEPT]
+        rest = [event for event in events if event.__class__ in format.OTHER_EVENTS]
         halves = [event for event in rest if isinstance(event, Span)]
         instants = [event for event in rest if isinstance(event, Instant) and event.name == "[memory]"]
         return _Batch(
@@ -305,13 +143,13 @@ class _Columns:
         some = spans[:: max(len(spans) // 16, 1)]
         if not any(b'"rank"' in bytes(span.args) for span in some):
             return np.full(len(spans), NO_RANK)
-        return ranks([owner.rank for owner in _OWNERS.decode([span.args for span in spans])])
+        return ranks([owner.rank for owner in format.OWNERS.decode([span.args for span in spans])])
 
     def _add_collectives(self, spans: Sequence[Span], places: list[int]) -> None:
         texts = [spans[place].args for place in places]
         if b'"Collective name"' not in b"".join(texts):
             return
-        for place, one in zip(places, _COLLECTIVES.decode(texts), strict=True):
+        for place, one in zip(places, format.COLLECTIVES.decode(texts), strict=True):
             if one.collective is not None:
                 told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS)
                 self._collectives.append((self._rows + place, *told))
@@ -323,7 +161,7 @@ class _Columns:
         """The correlation of each span; on the way, what copies tell."""
         telling, copies = self._of("category", TELLING_CATEGORIES), self._of("category", names.SIZED_CATEGORIES)
         places = np.flatnonzero(telling[categories])
-        told = _ARGS.decode([spans[place].args for place in places.tolist()])
+        told = format.ARGS.decode([spans[place].args for place in places.tolist()])
         for place in np.flatnonzero(copies[categories[places]]).tolist():
             one = told[place]
             size, direction = whole(one.size if one.bytes is None else one.bytes), _plain(one.direction)
@@ -339,7 +177,7 @@ class _Columns:
         return np.array(known, bool)
 
     def _add_allocations(self, instants: list[Instant], times_ns: npt.NDArray[np.int64]) -> None:
-        args = _ALLOCATIONS.decode([one.args for one in instants])
+        args = format.ALLOCATIONS.decode([one.args for one in instants])
         known = times_ns != NO_TIME
         for name in ("bytes", "allocated", "reserved"):
             sizes, told = wholes([getattr(one, name) for one in args])

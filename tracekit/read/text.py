@@ -120,11 +120,9 @@ class TraceText(Generic[Batch]):
             text += self._read(max(len(text), BLOCK_BYTES))
         if key is None:
             raise Unreadable("it holds no traceEvents, so it is no Kineto trace")
-        while (after := _EVENTS_KEY.search(text, key.end())) and not _decodes(
-            text[: key.start()] + b'"traceEvents":0}'
-        ):
+        while (after := _EVENTS_KEY.search(text, key.end())) and not _decodes(_head(text, key)):
             key = after
-        self.metadata.update(_metadata(text[: key.start()] + b'"traceEvents":0}'))
+        self.metadata.update(_metadata(_head(text, key)))
         return self._past(text, key.end())
 
     def _finish(self, text: bytes) -> None:

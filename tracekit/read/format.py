@@ -1,0 +1,174 @@
+"""The trace format, as far as it is read: structs that msgspec decodes events to.
+
+https://github.com/pytorch/kineto writes it, after Chrome's Trace Event Format (`ph` X: a span; B, E: its begin and end;
+i: an instant; s, t, f: flow arrows; M: names of processes). Any value may be of any type: other tools rewrite traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar, Union
+
+import msgspec
+
+from tracekit.read.columns import NO_ID
+from tracekit.read.text import mended
+
+
+class Args(msgspec.Struct, gc=False):
+    """What the `args` of device work and of the calls that launch it say."""
+
+    correlation: Any = NO_ID
+    bytes: Any = None
+    size: Any = None
+    direction: Any = None
+
+
+class CollectiveArgs(msgspec.Struct, gc=False):
+    """What the `args` of a collective's kernel, or of the host's `record_param_comms`, say."""
+
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    elements_in: Any = msgspec.field(name="In msg nelems", default=None)
+    elements_out: Any = msgspec.field(name="Out msg nelems", default=None)
+    group_size: Any = msgspec.field(name="Group size", default=None)
+    dtype: Any = None
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    group_description: Any = msgspec.field(name="Process Group Description", default=None)
+    group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    sequence: Any = msgspec.field(name="Seq", default=None)
+    source: Any = msgspec.field(name="Src Rank", default=None)
+    destination: Any = msgspec.field(name="Dst Rank", default=None)
+    call_id: Any = msgspec.field(name="Comms Id", default=None)
+
+
+class OwnerArgs(msgspec.Struct, gc=False):
+    """What a tool that fuses files adds to all `args`: whose the event is."""
+
+    rank: Any = None
+
+
+class AllocationArgs(msgspec.Struct, gc=False):
+    """The `args` of a `[memory]` instant."""
+
+    bytes: Any = msgspec.field(name="Bytes", default=None)
+    allocated: Any = msgspec.field(name="Total Allocated", default=None)
+    reserved: Any = msgspec.field(name="Total Reserved", default=None)
+    device_type: Any = msgspec.field(name="Device Type", default=None)
+    device_index: Any = msgspec.field(name="Device Id", default=None)
+    rank: Any = None
+
+
+_NOTHING = msgspec.Raw(b"null")
+
+
+class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """Something with a start and a duration. Its `args` stay text until somebody asks for them."""
+
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: msgspec.Raw = _NOTHING
+
+
+class Begin(Span, gc=False, tag_field="ph", tag="B"):
+    """The first half of a span."""
+
+
+class End(Span, gc=False, tag_field="ph", tag="E"):
+    """The second half of the last span that began on the same thread."""
+
+
+class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """Something with a time only; allocations are such."""
+
+    name: Any = None
+    pid: Any = None
+    ts: Any = None
+    args: msgspec.Raw = _NOTHING
+
+
+class OldInstant(Instant, gc=False, tag_field="ph", tag="I"):
+    """The same in an older spelling."""
+
+
+_WITH_SPANS = (Span, Begin, End, Instant, OldInstant)
+_PASSED_OVER = tuple(
+    msgspec.defstruct(f"Phase{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
+    for phase in "stfMCcNODPbnepRVvSTFrw(),"
+)
+"""Phases that are counted and say nothing about where time goes: flow arrows, metadata, counters, async and objects."""
+
+
+def _with_raw_times(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The same struct with its times left as text, for absolute times that a float64 cannot hold."""
+    times = [(time, msgspec.Raw, _NOTHING) for time in ("ts", "dur") if time in struct.__struct_fields__]
+    tag = struct.__struct_config__.tag
+    return msgspec.defstruct(f"Exact{struct.__name__}", times, bases=(struct,), gc=False, tag_field="ph", tag=tag)
+
+
+_EXACT_STRUCTS = tuple(_with_raw_times(struct) for struct in _WITH_SPANS)
+
+
+class EventDecoder:
+    """Decodes text of events to structs; of an event that is no such struct, nothing but that it was there is kept."""
+
+    def __init__(self, structs: tuple[type[msgspec.Struct], ...]) -> None:
+        event: Any = Union[(*structs, *_PASSED_OVER)]
+        self._list = msgspec.json.Decoder(list[event])
+        self._raw = msgspec.json.Decoder(list[msgspec.Raw])
+        self._one = msgspec.json.Decoder(event)
+
+    def decode(self, text: bytes) -> tuple[list[Any], int]:
+        """The events, and how many more there were that could not be understood."""
+        try:
+            return self._list.decode(text), 0
+        except msgspec.ValidationError:
+            return self._one_by_one(self._raw.decode(text))
+
+    def _one_by_one(self, texts: list[msgspec.Raw]) -> tuple[list[Any], int]:
+        events, strange = [], 0
+        for text in texts:
+            try:
+                events.append(self._one.decode(text))
+            except msgspec.ValidationError:
+                strange += 1
+        return events, strange
+
+
+Told = TypeVar("Told")
+
+
+class ArgsDecoder(Generic[Told]):
+    """Decodes many events' `args` at once; those that are no object, or broken, say nothing."""
+
+    def __init__(self, struct: type[Told]) -> None:
+        anything: Any = struct | str | int | float | bool | list[Any] | None  # types change between events
+        self._list = msgspec.json.Decoder(list[anything])
+        self._one = msgspec.json.Decoder(anything)
+        self._struct, self._silent = struct, struct()
+
+    def decode(self, texts: Sequence[msgspec.Raw]) -> list[Told]:
+        """What each says."""
+        try:
+            told = self._list.decode(b"[" + b",".join(texts) + b"]")
+        except (msgspec.DecodeError, RecursionError):
+            told = [self._lenient(bytes(text)) for text in texts]
+        return [one if one.__class__ is self._struct else self._silent for one in told]
+
+    def _lenient(self, text: bytes) -> object:
+        try:
+            return self._one.decode(mended(text))
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
+
+ARGS, COLLECTIVES = ArgsDecoder(Args), ArgsDecoder(CollectiveArgs)
+OWNERS, ALLOCATIONS = ArgsDecoder(OwnerArgs), ArgsDecoder(AllocationArgs)
+FAST, EXACT = EventDecoder(_WITH_SPANS), EventDecoder(_EXACT_STRUCTS)
+
+EXACT_SPAN = _EXACT_STRUCTS[0]
+OTHER_EVENTS: frozenset[type] = frozenset((*_WITH_SPANS[1:], *_EXACT_STRUCTS[1:]))
+"""Events beside whole spans that say something: halves of spans, and instants."""
