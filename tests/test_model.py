@@ -147,3 +147,8 @@ def test_only_some_steps():
 def test_only_steps_that_are_not_there():
     with pytest.raises(WrongUse, match=r"no step from 4 to 9 .* steps 0-1, 3"):
         lanes.run(DRAWING).only_steps(4, 9)
+
+
+def test_numbers_as_a_person_lists_them():
+    assert model.listed([7, 0, 1, 2, 12, 2]) == "0-2, 7, 12"
+    assert model.listed([]) == ""

@@ -4,7 +4,6 @@ from tracekit.report.wording import (
     counted,
     duration,
     kernel_name,
-    listed,
     percent,
     plain,
     sentence,
@@ -50,11 +49,9 @@ def test_a_little_is_not_nothing(part, whole, text):
     assert percent(part, whole) == text
 
 
-def test_counts_and_lists():
+def test_counts():
     assert counted(1, "rank") == "1 rank"
     assert counted(1024, "rank") == "1,024 ranks"
-    assert listed([7, 0, 1, 2, 12, 2]) == "0-2, 7, 12"
-    assert listed([]) == ""
 
 
 def test_foreign_text_becomes_one_printable_line():

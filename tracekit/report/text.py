@@ -12,10 +12,11 @@ from rich.text import Text
 
 from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
+from tracekit.model import listed
 from tracekit.report.account import Facts, NoteGroup, facts, not_measured, notes_by_code
 from tracekit.report.rank_table import rank_section
 from tracekit.report.sentences import detail_section, kernel_section
-from tracekit.report.wording import counted, listed, plain, sentence
+from tracekit.report.wording import counted, plain, sentence
 
 GRAVITY = {"error": "bold red", "warning": "yellow", "info": "dim"}
 PLURAL = {"error": "errors", "warning": "warnings", "info": "info"}

@@ -5,7 +5,6 @@ Text from a trace is foreign: it may hold terminal escapes, line breaks, directi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 LONGEST_WORD = 60
@@ -63,17 +62,6 @@ def percent(part: float, whole: float) -> str:
 def counted(number: int, thing: str, things: str = "") -> str:
     """A number of things: `1 rank`, `1,024 ranks`."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
-
-
-def listed(numbers: Iterable[int]) -> str:
-    """Whole numbers as a person lists them: `0-7, 12`."""
-    spans: list[list[int]] = []
-    for value in sorted(set(numbers)):
-        if spans and value == spans[-1][1] + 1:
-            spans[-1][1] = value
-        else:
-            spans.append([value, value])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def plain(text: str, limit: int = 300) -> str:
