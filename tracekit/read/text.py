@@ -29,6 +29,7 @@ METADATA_LIMIT_BYTES = 1 << 26
 Batch = TypeVar("Batch")
 
 _MARK = b"\xef\xbb\xbf"
+_PHASE = re.compile(rb'"ph"\s*:')
 _BOUNDARY = re.compile(rb'\}\s*(,)\s*\{\s*"')
 _EVENT_OR_CLOSE = re.compile(rb"[{\]]")
 _EVENT_BEGIN = re.compile(rb'\{\s*"')
@@ -72,6 +73,7 @@ class TraceText(Generic[Batch]):
         self._ended = False
         self._closed = False
         self._lost_until = -1
+        self._lost_phases = 0  # of events that count as lost already
 
     def batches(self) -> Iterator[Batch]:
         """The events, a batch for about every `BLOCK_BYTES` of text; Unreadable where the text is no trace."""
@@ -175,11 +177,11 @@ class TraceText(Generic[Batch]):
         if batch is not None:
             return batch, used
         if oversize:
-            return None, self._lose(text, 0)
+            return None, self._lose(text, 0, _first_event(text))
         if not self._ended:
             return None, 0
         self.truncated = True
-        return (None, self._lose(text, 0)) if _BOUNDARY.search(text) else (None, len(text))
+        return (None, self._lose(text, 0, _first_event(text))) if _BOUNDARY.search(text) else (None, len(text))
 
     def _good_before(self, text: bytes, end: int) -> tuple[Batch | None, int]:
         """The longest run of whole events at the start of the text that ends before `end`, as far as tries go."""
@@ -235,25 +237,29 @@ class TraceText(Generic[Batch]):
         try:
             batch = self._decode(b"[" + mended(text[:end]) + b"]")
         except (msgspec.DecodeError, RecursionError):
-            self._count_lost(at)
             start = _whole_event_before(text, end)
-            self._lost_until = self._offset + (used if start < 0 else start)
-            return None, used if start < 0 else start
+            return None, self._lose(text, at, used if start < 0 else start)
         self.mended.append(self._offset + at)
         return batch, used
 
-    def _lose(self, text: bytes, at: int) -> int:
-        """Bytes up to the second event in the text, which loses the first."""
-        boundary = _BOUNDARY.search(text, at)
-        used = boundary.end(1) if boundary else len(text)
-        self._count_lost(at)
+    def _lose(self, text: bytes, at: int, used: int) -> int:
+        """Gives up that much text, broken at a place, and counts the events in it; not again one known to be lost.
+
+        An event that is broken into pieces has its `ph` in one of them.
+        """
+        known = self._lost_phases if self._lost_until == self._offset else 0
+        phases = len(_PHASE.findall(text, 0, used))
+        events = max(phases - known, 0 if self._lost_until == self._offset else 1)
+        self.lost += [self._offset + at] * events
+        self._lost_phases = max(known - phases, 0) + max(events - phases, 0)
         self._lost_until = self._offset + used
         return used
 
-    def _count_lost(self, at: int) -> None:
-        """Counts a lost event, but not the next piece of one that was just lost."""
-        if self._lost_until != self._offset:
-            self.lost.append(self._offset + at)
+
+def _first_event(text: bytes) -> int:
+    """How many bytes the first of several broken events takes, as far as can be told."""
+    boundary = _BOUNDARY.search(text)
+    return boundary.end(1) if boundary else len(text)
 
 
 def mended(text: bytes) -> bytes:
