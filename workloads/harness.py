@@ -1,16 +1,17 @@
 """One rank of a run: meet the others, train under the profiler, write the trace and what it was.
 
 A workload gives `layout` (how ranks are arranged, sizes checked) and `build` (the model split that way, and one
-optimizer step); everything else is here, the same for all.
+optimizer step); everything else is here, the same for all. `README.md` shows how to add one.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,13 +20,17 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import profile, schedule, supported_activities
 
-from . import devices, record, samples
-from .errors import WorkloadError
+from . import annotations, checkpoint, communication, devices, faults, injection, links, record, samples
+from .devices import Device
+from .errors import WorkloadError, WrongUse
+from .faults import Fault
+from .injection import Injection
 from .layout import Layout
 from .samples import Batch
-from .transformer import Shape
+from .transformer import Shape, Transformer
 
 PATIENCE = timedelta(minutes=5)
 
@@ -34,18 +39,24 @@ PATIENCE = timedelta(minutes=5)
 class Job:
     """What a workload builds from: the options, who this rank is, and where it computes."""
 
+    workload: str
     options: argparse.Namespace
     rank: int
     world_size: int
-    device: torch.device
-    backend: str
+    device: Device
     layout: Layout
+    shape: Shape
+    injection: Injection
 
-    @property
-    def shape(self) -> Shape:
-        """Sizes of the model."""
-        given = self.options
-        return Shape(given.layers, given.width, given.heads, given.vocabulary, given.sequence)
+    def transformer(self, layers: Iterable[int] | None = None, first: bool = True, last: bool = True) -> Transformer:
+        """The model on this rank's device, or the part of it with these layers, embedding if first, head if last."""
+        recompute = self.options.activation_checkpointing
+        model = Transformer(self.shape, self.options.seed, layers, first=first, last=last, recompute=recompute)
+        return model.to(self.device.place)
+
+    def fault(self, kind: str) -> Fault | None:
+        """This fault, if it is in the run, on whatever rank; for the kinds that the workload does itself."""
+        return next((fault for fault in self.injection.faults if fault.kind == kind), None)
 
 
 @dataclass(frozen=True)
@@ -53,19 +64,18 @@ class Training:
     """What a workload gives back: its model and optimizer on this rank, and one optimizer step.
 
     `step` takes the micro-batches of the step and returns their mean loss, detached, or None on a rank that has none.
+    `details` and `notes` go to run.json.
     """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     step: Callable[[list[Batch]], Tensor | None]
     details: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 class Workload(Protocol):
-    """A workload's module."""
-
-    __name__: str
-    __doc__: str | None
+    """A workload's module. `FAULTS` and `REFUSED` (see `faults.refusal`) are optional beside these."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add the options that only this workload has."""
@@ -77,45 +87,75 @@ class Workload(Protocol):
         """The model split over the ranks, and its training step."""
 
 
-def run(workload: Workload, options: argparse.Namespace, command: str) -> None:
+def run(name: str, workload: Workload, options: argparse.Namespace, command: str) -> None:
     """Run this rank of the workload; rank and meeting place come from the environment, as torchrun sets it."""
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    layout = workload.layout(options, ranks)
-    layout.check(ranks)
-    local_rank = int(os.environ.get("LOCAL_RANK", rank))
-    local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
-    device, backend = devices.choose(options.device, local_rank, local_ranks, None)
-    if device.type == "cpu":
-        torch.set_num_threads(1)
+    job = _job(name, workload, options, rank, ranks)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    with _meeting(backend) as store:
-        job = Job(options, rank, ranks, device, backend, layout)
+    with _prepared(job), _meeting(job.device) as store:
         training = workload.build(job)
-        profiler, losses, seconds = _train(job, training)
-        facts = record.of_rank(job, training, losses, seconds)
-        record.share(store, rank, facts)
+        profiler, losses, seconds = _train(job, training, out)
+        record.share(store, rank, record.of_rank(job, training, losses, seconds))
         if rank == 0:
-            record.write(
-                out / "run.json", record.of_run(workload, job, training, command, record.collect(store, ranks))
-            )
-    profiler.export_chrome_trace(str(out / f"rank{rank}.json.gz"))
+            facts = record.of_run(workload, job, training, command, record.collect(store, ranks))
+            record.write(out / "run.json", facts)
+    _export(job, profiler, out / f"rank{rank}.json.gz")
+
+
+def _job(name: str, workload: Workload, options: argparse.Namespace, rank: int, ranks: int) -> Job:
+    """The job, with everything checked that can be wrong about it."""
+    layout = workload.layout(options, ranks)
+    layout.check(ranks)
+    local_rank, local_ranks = (int(os.environ.get(key, 0)) for key in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    device = devices.choose(options.device, options.backend, local_rank, local_ranks or ranks)
+    middle = options.wait + options.warmup + options.active // 2
+    asked = [faults.parse(text, ranks, middle) for text in options.fault]
+    for fault in asked:
+        faults.check(fault, device.column, workload, name, ranks)
+    steps = options.wait + options.warmup + options.active
+    if options.checkpoint_step is not None and options.checkpoint_step >= steps:
+        raise WrongUse(f"--checkpoint-step {options.checkpoint_step}, but the last of {steps} steps is {steps - 1}")
+    shape = Shape(options.layers, options.width, options.heads, options.vocabulary, options.sequence)
+    return Job(name, options, rank, ranks, device, layout, shape, Injection(asked, rank))
 
 
 @contextlib.contextmanager
-def _meeting(backend: str) -> Iterator[dist.Store]:
+def _prepared(job: Job) -> Iterator[None]:
+    """The process made ready: annotations on, faults in place, the emulated device under compute."""
+    if job.device.place.type == "cpu":
+        torch.set_num_threads(1)
+    flop_per_s = job.options.emulated_flops if job.device.name == "emulated" else None
+    annotations.garbage_collections()
+    injection.into_layers(job.injection, job.device.synchronize)
+    libraries = injection.into_compute(job.injection, flop_per_s)
+    libraries.append(communication.annotate(links.carrier(job.injection)))
+    yield
+    libraries.clear()
+
+
+@contextlib.contextmanager
+def _meeting(device: Device) -> Iterator[dist.Store]:
     try:
         store, rank, ranks = next(dist.rendezvous("env://", timeout=PATIENCE))
     except dist.DistNetworkError as error:
-        raise WorkloadError(f"port {os.environ['MASTER_PORT']} is taken: {error}") from error
-    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
+        raise WorkloadError(_no_meeting(error)) from error
+    place = device.place if device.backend != "gloo" else None
+    dist.init_process_group(device.backend, store=store, rank=rank, world_size=ranks, timeout=PATIENCE, device_id=place)
     try:
         yield store
     finally:
         dist.destroy_process_group()
 
 
-def _train(job: Job, training: Training) -> tuple[profile, list[float | None], list[float]]:
+def _no_meeting(error: Exception) -> str:
+    where = f"port {os.environ['MASTER_PORT']} of {os.environ['MASTER_ADDR']}"
+    if "EADDRINUSE" in str(error):
+        return f"{where} is taken; leave --port out, or give another"
+    return f"the ranks cannot meet at {where}: {str(error).splitlines()[0]}"
+
+
+def _train(job: Job, training: Training, out: Path) -> tuple[profile, list[float | None], list[float]]:
     """Train through the profiler's whole schedule; the profiler, and loss and seconds of each step.
 
     The trace is written by the caller, after the last step: no rank waits in a step for another's file.
@@ -124,27 +164,46 @@ def _train(job: Job, training: Training) -> tuple[profile, list[float | None], l
     batches = _batches(job)
     losses: list[Tensor | None] = []
     seconds = []
-    with _profiler(given) as profiler:
-        for _ in range(given.wait + given.warmup + given.active):
+    gc.collect()
+    gc.freeze()  # or a full collection walks all of torch, some 0.1 s at any moment: a fault that nobody asked for
+    with _profiler(job) as profiler:
+        for step in range(given.wait + given.warmup + given.active):
+            job.injection.begin(step)
             began = time.perf_counter()
-            losses.append(training.step([next(batches).to(job.device) for _ in range(given.accumulation)]))
+            losses.append(training.step([next(batches).to(job.device.place) for _ in range(given.accumulation)]))
+            if step == given.checkpoint_step:
+                _checkpoint(training, out / "checkpoint", step)
             profiler.step()
             seconds.append(time.perf_counter() - began)
-    devices.synchronize(job.device)
+    job.device.synchronize()
     return profiler, [None if loss is None else loss.item() for loss in losses], seconds
 
 
-def _profiler(given: argparse.Namespace) -> profile:
+def _checkpoint(training: Training, folder: Path, step: int) -> None:
+    states = checkpoint.optimizer_state(training.model, training.optimizer)
+    checkpoint.save(training.model.state_dict(), states, folder, step)
+
+
+def _profiler(job: Job) -> profile:
+    given = job.options
+    # Slow links are threads of our own, which are recorded only so.
+    threads = _ExperimentalConfig(profile_all_threads=job.injection.asked("slow_link"))
     return profile(
         activities=supported_activities(),
         schedule=schedule(wait=given.wait, warmup=given.warmup, active=given.active, repeat=1),
         record_shapes=True,
         profile_memory=True,
+        experimental_config=threads,
     )
 
 
 def _batches(job: Job) -> Iterator[Batch]:
-    given = job.options
+    given, shard = job.options, job.layout.shard(job.rank)
     dataset = samples.Sentences(given.vocabulary, given.sequence, given.seed)
-    order = samples.indices(given.batch, job.layout.shards(), job.layout.shard(job.rank))
-    return iter(samples.loader(dataset, order, given.batch))
+    collate = injection.into_samples(job.injection, given.seed, shard)
+    return samples.batches(dataset, given.batch, job.layout.shards(), shard, collate)
+
+
+def _export(job: Job, profiler: profile, trace: Path) -> None:
+    profiler.export_chrome_trace(str(trace))
+    injection.into_clock(job.injection, trace)

@@ -1,7 +1,8 @@
 """From a command line to ranks: started here, or already started by torchrun.
 
-Ranks are forked from a server process that has imported torch once (`multiprocessing`'s forkserver), since importing
-it takes each of them seconds. This process imports no torch: it starts, watches and ends.
+Ranks are forked from a server process that has imported torch once (`multiprocessing`'s forkserver), since importing it
+takes each of them seconds. This process imports no torch: it starts, watches and ends. Whatever ends it, no rank is
+left: it ends them, and if it is killed itself, each of them sees that and goes too (`rank`).
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing import connection
-from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
+from typing import Any
 
 from . import catalog, options, rank
 from .errors import WorkloadError, WrongUse
 
 INTERRUPTED = 130
+# Ranks that lose a peer fail too, and may be seen to end before it; the first cause is looked for among all of these.
+GRACE_S = 0.5
+PRELOADED = ("torch", "torch.distributed.checkpoint", "torch.distributed.tensor", "torch.profiler", "torch._dynamo")
 # Each rank's profiler starts and stops with lines on stderr about itself and about memory allocated before it.
 QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
@@ -31,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         _run(list(arguments))
     except WorkloadError as error:
-        print(f"workloads: {error}", file=sys.stderr)
+        # Under torchrun each rank comes here, with the same to say about the options.
+        if os.environ.get("RANK", "0") == "0" or not isinstance(error, WrongUse):
+            print(f"workloads: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("workloads: interrupted; all ranks were ended", file=sys.stderr)
@@ -66,43 +73,57 @@ def _start(name: str, arguments: list[str], command: str) -> None:
     given, _ = options.parser(name, "").parse_known_args(arguments)
     port = given.port or _free_port()
     context = _context(name)
-    ranks = [_Rank(context, number, given.ranks, port, (name, arguments, command)) for number in range(given.ranks)]
+    ranks: list[_Rank] = []
     with _terminable():
         try:
+            for number in range(given.ranks):
+                environment = _environment(number, given.ranks, port)
+                ranks.append(_Rank.start(context, number, environment, name, arguments, command))
             _watch(ranks)
         finally:
             for started in ranks:
                 started.end()
 
 
+def _environment(number: int, ranks: int, port: int) -> dict[str, str]:
+    """What torchrun would set, for ranks that are all on this host."""
+    return {
+        "RANK": str(number),
+        "LOCAL_RANK": str(number),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+@dataclass(frozen=True)
 class _Rank:
     """A rank's process, and the pipe on which it says why it failed."""
 
-    def __init__(self, context: BaseContext, number: int, ranks: int, port: int, work: tuple[str, list[str], str]):
-        self.number = number
-        self.words, theirs = multiprocessing.Pipe(duplex=False)
-        environment = {
-            "RANK": str(number),
-            "LOCAL_RANK": str(number),
-            "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-        }
-        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-            target=rank.started, args=(theirs, environment, *work), name=f"rank{number}"
-        )
-        self.process.start()
-        theirs.close()
+    number: int
+    process: Any  # a Process of the context's kind
+    words: connection.Connection
 
-    def failure(self) -> WorkloadError | None:
-        """Why this rank failed, None if it has not."""
-        if self.process.is_alive() or self.process.exitcode == 0:
+    @classmethod
+    def start(cls, context: Any, number: int, *work: Any) -> _Rank:
+        words, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=rank.started, args=(theirs, *work), name=f"rank{number}")
+        process.start()
+        theirs.close()
+        return cls(number, process, words)
+
+    def failure(self) -> tuple[bool, WorkloadError] | None:
+        """Whether this rank was killed, and what its end comes to; None while it runs or is well. To be asked once."""
+        code = self.process.exitcode
+        if code is None or code == 0:
             return None
-        with contextlib.suppress(EOFError):
+        if code < 0:
+            return True, WorkloadError(f"rank {self.number} was killed by {_signal(-code)}; {OTHERS_ENDED}")
+        with contextlib.suppress(EOFError, OSError):
             if self.words.poll():
-                return self.words.recv()
-        return WorkloadError(f"rank {self.number} {_end_of(self.process.exitcode)}; the other ranks were ended")
+                return False, _error(*self.words.recv())
+        return False, WorkloadError(f"rank {self.number} ended with exit code {code}; {OTHERS_ENDED}")
 
     def end(self) -> None:
         """Leave no process."""
@@ -110,33 +131,43 @@ class _Rank:
         self.process.join()
 
 
-def _end_of(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
+OTHERS_ENDED = "the other ranks were ended"
+
+
+def _signal(number: int) -> str:
+    return signal.Signals(number).name if number in {known.value for known in signal.Signals} else f"signal {number}"
+
+
+def _error(code: int, message: str) -> WorkloadError:
+    return WrongUse(message) if code == WrongUse.exit_code else WorkloadError(message)
 
 
 def _watch(ranks: list[_Rank]) -> None:
-    """Return when every rank is done; raise what the first that failed says."""
+    """Return when every rank is done; raise what the first cause says when one has failed."""
     running = {started.process.sentinel: started for started in ranks}
     while running:
         for sentinel in connection.wait(list(running)):
-            started = running.pop(sentinel)  # type: ignore[call-overload]
+            started = running.pop(sentinel)
             started.process.join()
-            failure = started.failure()
-            if failure:
-                raise failure
+            if started.process.exitcode != 0:
+                time.sleep(GRACE_S)
+                raise _first_cause(ranks, started)
 
 
-def _context(name: str) -> BaseContext:
+def _first_cause(ranks: list[_Rank], seen: _Rank) -> WorkloadError:
+    """A rank that was killed comes before one that was seen to fail, which may be for the other's end."""
+    ordered = [seen, *(started for started in ranks if started is not seen)]
+    failures = [failure for started in ordered if (failure := started.failure())]
+    return next((error for killed, error in failures if killed), failures[0][1])
+
+
+def _context(name: str) -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["torch", "torch.distributed", "torch.profiler", "torch._dynamo", f"{__package__}.{name}"]
-    )
+    context.set_forkserver_preload([*PRELOADED, f"{__package__}.{name}"])
     return context
 
 
@@ -147,8 +178,8 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def _terminable():
-    """Turn SIGTERM into an interrupt, so that ranks are ended here too."""
+def _terminable() -> Iterator[None]:
+    """Take SIGTERM for an interrupt, so that ranks are ended then too."""
     try:
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     except ValueError:  # not the main thread

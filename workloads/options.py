@@ -7,6 +7,9 @@ from typing import NoReturn
 
 from .errors import WrongUse
 
+# With the default model, each operation of a layer takes 20 ms or more.
+EMULATED_FLOP_PER_S = 8e8
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises `WrongUse` instead of printing and exiting."""
@@ -30,7 +33,12 @@ def _add_run(parser: Parser) -> None:
     group.add_argument("--ranks", type=_positive, default=2, help="processes to start (not under torchrun)")
     group.add_argument("--out", required=True, help="folder for rank{r}.json.gz and run.json")
     group.add_argument("--port", type=int, default=None, help="port where the ranks meet (default: a free one)")
-    group.add_argument("--device", default="auto", help="auto, cpu, or an accelerator by name")
+    group.add_argument("--device", default="auto", help="auto, cpu, emulated, or an accelerator by name, such as cuda")
+    group.add_argument("--backend", default=None, help="how ranks communicate (default: the device's own)")
+    group.add_argument(
+        "--emulated-flops", type=float, default=EMULATED_FLOP_PER_S, help="FLOP per second of the emulated device"
+    )
+    group.add_argument("--fault", action="append", default=[], help="KIND[:rank][:size][@step], repeatable")
 
 
 def _add_model(parser: Parser) -> None:
@@ -44,6 +52,12 @@ def _add_model(parser: Parser) -> None:
     group.add_argument("--accumulation", type=_positive, default=1, help="micro-batches per optimizer step")
     group.add_argument("--learning-rate", type=float, default=1e-3)
     group.add_argument("--seed", type=int, default=0)
+    group.add_argument(
+        "--activation-checkpointing", action="store_true", help="keep no activations inside layers: compute them again"
+    )
+    group.add_argument(
+        "--checkpoint-step", type=_count, default=None, help="write a fault-tolerance checkpoint in this step"
+    )
 
 
 def _add_profile(parser: Parser) -> None:
@@ -54,14 +68,14 @@ def _add_profile(parser: Parser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
+    return _at_least(1, text)
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than 0")
-    return number
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+    return int(text)

@@ -27,7 +27,7 @@ def run(name: str, arguments: list[str], command: str) -> None:
     """Run this rank; who it is comes from the environment."""
     harness = importlib.import_module(".harness", __package__)
     module = importlib.import_module(f".{name}", __package__)
-    harness.run(module, parser_of(name).parse_args(arguments), command)
+    harness.run(name, module, parser_of(name).parse_args(arguments), command)
 
 
 def started(words: Connection, environment: dict[str, str], name: str, arguments: list[str], command: str) -> None:
@@ -38,11 +38,11 @@ def started(words: Connection, environment: dict[str, str], name: str, arguments
     try:
         run(name, arguments, command)
     except WorkloadError as error:
-        words.send(error)
+        words.send((error.exit_code, str(error)))
         sys.exit(error.exit_code)
     except Exception:
-        words.send(WorkloadError(f"rank {environment['RANK']} failed:\n{traceback.format_exc()}"))
-        sys.exit(1)
+        words.send((WorkloadError.exit_code, f"rank {environment['RANK']} failed:\n{traceback.format_exc()}"))
+        sys.exit(WorkloadError.exit_code)
 
 
 def _end_with_launcher() -> None:

@@ -6,7 +6,8 @@ data-parallel index alone. So N ranks together read in each step exactly what on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -35,30 +36,34 @@ class Sentences(Dataset[Tensor]):
 
     def __getitem__(self, index: int) -> Tensor:
         """Sentence number `index`, one token longer than the model reads."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + index)
-        random = torch.randint(self.vocabulary, (self.length + 1,), generator=generator)
-        noisy = torch.rand(self.length + 1, generator=generator) < NOISE_FRAC
-        tokens = random.tolist()
-        for place in range(1, self.length + 1):
-            if not noisy[place]:
-                tokens[place] = (5 * tokens[place - 1] + 3) % self.vocabulary
+        draw = random.Random(self.seed * 1_000_003 + index)
+        tokens = [draw.randrange(self.vocabulary)]
+        for _ in range(self.length):
+            noisy = draw.random() < NOISE_FRAC
+            tokens.append(draw.randrange(self.vocabulary) if noisy else (5 * tokens[-1] + 3) % self.vocabulary)
         return torch.tensor(tokens)
 
 
-def indices(batch: int, shards: int, shard: int) -> Iterator[int]:
-    """The samples that data-parallel rank `shard` of `shards` reads, without end, `batch` per micro-batch."""
+def collate(sentences: list[Tensor]) -> Batch:
+    """A micro-batch of sentences of one length."""
+    tokens = torch.stack(sentences)
+    return Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+
+
+def batches(
+    dataset: Dataset[Tensor], batch: int, shards: int, shard: int, collate: Callable[[list[Tensor]], Batch]
+) -> Iterator[Batch]:
+    """The micro-batches of data-parallel rank `shard` of `shards`, without end, through a `DataLoader`.
+
+    The loader's reads are named in the trace.
+    """
+    order = _indices(batch, shards, shard)
+    return iter(DataLoader(dataset, batch_size=batch, sampler=order, collate_fn=collate))  # type: ignore[arg-type]
+
+
+def _indices(batch: int, shards: int, shard: int) -> Iterator[int]:
     micro_batch = 0
     while True:
         first = (micro_batch * shards + shard) * batch
         yield from range(first, first + batch)
         micro_batch += 1
-
-
-def loader(dataset: Dataset[Tensor], order: Iterator[int], batch: int) -> DataLoader[Batch]:
-    """A `DataLoader` over the dataset in this order; its reads are named in the trace."""
-    return DataLoader(dataset, batch_size=batch, sampler=order, collate_fn=_collate)  # type: ignore[arg-type]
-
-
-def _collate(sentences: list[Tensor]) -> Batch:
-    tokens = torch.stack(sentences)
-    return Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())

@@ -9,11 +9,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
+from . import annotations
 from .errors import WrongUse
 
 MLP_RATIO = 4
@@ -102,6 +105,7 @@ class Transformer(nn.Module):
 
     `layers` are the numbers of the blocks in it (default: all); `first` and `last` say whether the embedding and the
     output head are. Parameters come from `seed` and their own names alone, so that any parts make up the same whole.
+    `recompute` is activation checkpointing: blocks keep their input alone, and run forward again in backward.
     """
 
     def __init__(
@@ -111,8 +115,10 @@ class Transformer(nn.Module):
         layers: Iterable[int] | None = None,
         first: bool = True,
         last: bool = True,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
+        self.recompute = recompute
         numbers = range(shape.layers) if layers is None else layers
         self.embedding = Embedding(shape) if first else None
         self.blocks = nn.ModuleDict({str(number): Block(shape) for number in numbers})
@@ -124,11 +130,17 @@ class Transformer(nn.Module):
         """Logits of tokens; a stage takes and gives features where it is not first or last."""
         if self.embedding is not None:
             hidden = self.embedding(hidden)
-        for block in self.blocks.values():
-            hidden = block(hidden)
+        for number, block in self.blocks.items():
+            hidden = self._layer(number, block, hidden)
         if self.norm is not None and self.head is not None:
             hidden = self.head(self.norm(hidden))
         return hidden
+
+    def _layer(self, number: str, block: nn.Module, hidden: Tensor) -> Tensor:
+        if not self.recompute:
+            return block(hidden)
+        spans = partial(annotations.activation_checkpoint, number)
+        return checkpoint(block, hidden, use_reentrant=False, context_fn=spans)
 
 
 @torch.no_grad()
