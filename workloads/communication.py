@@ -38,6 +38,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d
 from torch.profiler import record_function
 
+from . import waits
 from .interception import Arguments, intercept
 
 # c10d operator -> operation, and which of its arguments is the whole array.
@@ -138,11 +139,12 @@ class Directly:
 
 
 def annotate(carrier: Carrier) -> torch.library.Library:
-    """Annotate every call from now on, as long as the result is kept.
+    """Annotate every call from now on, as long as the result is kept, and every wait for one (`waits`).
 
     To be called before the groups are made, or their threads stay unknown.
     """
     distributed_c10d.ProcessGroupGloo = _Gloo  # type: ignore[misc]
+    waits.annotate()
     library = torch.library.Library("c10d", "IMPL")
     sequence = _Sequence()
     for name, (op, whole) in COLLECTIVES.items():
@@ -174,7 +176,10 @@ def _annotate(library: torch.library.Library, name: str, describe: Callable[[Iss
         if getattr(_thread, "unseen", False):
             return go_on()
         issue = Issue(arguments, go_on, with_output)
-        return carrier.carry(describe(issue), issue)
+        call = describe(issue)
+        returned = carrier.carry(call, issue)
+        waits.remember(issue.work(returned), str(call).removeprefix("comm:"))
+        return returned
 
     intercept(library, name, annotated)
 

@@ -43,10 +43,11 @@ class Attention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.head_width = shape.width // shape.heads
-        self.query = nn.Linear(shape.width, shape.width)
-        self.key = nn.Linear(shape.width, shape.width)
-        self.value = nn.Linear(shape.width, shape.width)
-        self.out = nn.Linear(shape.width, shape.width)
+        # No biases: the key's has no gradient but rounding noise, which Adam would blow up to whole steps.
+        self.query = nn.Linear(shape.width, shape.width, bias=False)
+        self.key = nn.Linear(shape.width, shape.width, bias=False)
+        self.value = nn.Linear(shape.width, shape.width, bias=False)
+        self.out = nn.Linear(shape.width, shape.width, bias=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Features of the same shape, batch × sequence × width."""

@@ -1,16 +1,30 @@
-"""Runs of workloads for tests, and plain code on the JSON of their traces."""
+"""Runs of workloads for tests, and plain code on the JSON that they write."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.distributed.checkpoint as distributed_checkpoint
+from torch import Tensor
+from torch.distributed.checkpoint import FileSystemReader
+
 from workloads import launch
 
 Event = dict[str, Any]
+SMALL = ("--layers", "1", "--width", "64", "--sequence", "32", "--vocabulary", "64", "--batch", "4")
+# One operation of the small model's attention takes 5 ms, a step some 0.2 s.
+EMULATED = (*SMALL, "--device", "emulated", "--emulated-flops", "2e8")
+SHOWN_AS = {"reduce_scatter": "all_reduce"}
+MS = 1000.0
 
 
 class Written:
@@ -31,8 +45,86 @@ class Written:
         complete = [event for event in self.trace(rank)["traceEvents"] if event.get("ph") == "X"]
         return sorted(complete, key=lambda event: event["ts"])
 
+    def parameters(self) -> dict[str, Tensor]:
+        """The whole model's parameters out of the fault-tolerance checkpoint."""
+        reader = FileSystemReader(self.folder / "checkpoint")
+        held = reader.read_metadata().state_dict_metadata
+        state = {name: torch.empty(held[name].size) for name in held if name.startswith("model.")}
+        distributed_checkpoint.load(state, storage_reader=reader, no_dist=True)
+        return state
+
 
 def run(folder: Path, *arguments: str) -> Written:
     """Run a workload in its own ranks and give what it wrote."""
     assert launch.main([*arguments, "--out", str(folder)]) == 0
     return Written(folder)
+
+
+def end(event: Event) -> float:
+    return event["ts"] + event["dur"]
+
+
+def named(events: Iterable[Event], *beginnings: str) -> list[Event]:
+    return [event for event in events if event["name"].startswith(beginnings)]
+
+
+def total(events: Iterable[Event]) -> float:
+    """Sum of durations, in microseconds."""
+    return sum(event["dur"] for event in events)
+
+
+def steps(events: list[Event]) -> list[list[Event]]:
+    """The events that begin in each step."""
+    spans = named(events, "ProfilerStep#")
+    return [[event for event in events if span["ts"] <= event["ts"] < end(span)] for span in spans]
+
+
+def products(events: Iterable[Event]) -> list[Event]:
+    """The matrix products and attention: what takes time on the emulated device."""
+    return [event for event in events if event["name"] in ("aten::mm", "aten::addmm", "aten::bmm")] + named(
+        events, "aten::_scaled_dot_product_flash_attention_for_cpu"
+    )
+
+
+def overlap(event: Event, others: Iterable[Event]) -> float:
+    """Microseconds of the event in which others, which do not overlap each other, run too."""
+    return sum(max(0.0, min(end(event), end(other)) - max(event["ts"], other["ts"])) for other in others)
+
+
+def calls(events: list[Event]) -> list[tuple[dict[str, Any], Event]]:
+    """The annotated calls with their annotation, in the order of issue."""
+    return [(_fields(event["name"]), event) for event in named(events, "comm:")]
+
+
+def _fields(name: str) -> dict[str, Any]:
+    op, *pairs = name.removeprefix("comm:").split(" ")
+    fields = dict(pair.split("=") for pair in pairs)
+    whole = {key: int(fields[key]) for key in ("seq", "bytes", "src", "dst") if key in fields}
+    threads = [int(thread) for thread in fields.get("threads", "").split(",") if thread]
+    return {"op": op, **fields, **whole, "threads": threads}
+
+
+def collectives(events: list[Event]) -> list[tuple[dict[str, Any], Event]]:
+    """Each annotated collective with its gloo span, joined as `workloads.communication` says."""
+    annotated = defaultdict(list)
+    for call, _ in calls(events):
+        if "src" not in call:
+            annotated[call["group"], SHOWN_AS.get(call["op"], call["op"]), tuple(call["threads"])].append(call)
+    return [pair for (_, op, threads), of_one in annotated.items() for pair in _joined(of_one, events, op, threads)]
+
+
+def _joined(of_one: list[dict[str, Any]], events: list[Event], op: str, threads: tuple[int, ...]):
+    spans = [event for event in events if event["name"] == f"gloo:{op}" and event["tid"] in threads]
+    # Stable sorts by size: within a size the order of issue, and of start.
+    of_one = sorted(of_one, key=lambda call: call["bytes"])
+    return zip(of_one, sorted(spans, key=size), strict=True)
+
+
+def size(span: Event) -> int:
+    """Elements of the array that a gloo span shows; 0 where it shows none."""
+    dimensions = span.get("args", {}).get("Input Dims") or [[]]
+    return math.prod(dimensions[0]) if dimensions[0] else 0
+
+
+def numbers(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]
