@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,12 @@ def whole(value: Any) -> int | None:
 
 def wholes(values: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Whole numbers as int64, and which of the values are such; the others are 0."""
-    try:
-        return np.fromiter(values, np.int64, len(values)), np.ones(len(values), bool)
-    except (TypeError, ValueError, OverflowError):
-        numbers = [whole(value) for value in values]
+    if set(map(type, values)) == {int}:
+        try:
+            return np.fromiter(values, np.int64, len(values)), np.ones(len(values), bool)
+        except OverflowError:
+            pass
+    numbers = [whole(value) for value in values]
     known = np.fromiter((number is not None for number in numbers), bool, len(numbers))
     return np.fromiter((number or 0 for number in numbers), np.int64, len(numbers)), known
 
@@ -103,8 +106,8 @@ def _id(value: Any) -> int:
         return value
     if value is None or value == -1:
         return NO_ID
-    text = str(value).encode("utf-8", "replace")
-    return _INT64 | (int.from_bytes(text[-16:], "little") ^ len(text)) % _INT64
+    digest = blake2b(str(value).encode("utf-8", "replace"), digest_size=8).digest()
+    return _INT64 | int.from_bytes(digest, "little")
 
 
 def ranks(values: list[Any]) -> npt.NDArray[np.int64]:
