@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.errors import Unreadable
-from tracekit.model import Note
+from tracekit.model import NO_TIME, Note
 from tracekit.read import names
 from tracekit.read.kineto import read_kineto
 from tracekit.read.sources import TraceFile, opened
@@ -81,9 +81,18 @@ class ParquetTables:
     settings: Settings
     folder: str
     part: int
+    clock_offset_ns: int = 0
 
     def open(self, name: Literal["work", "host", "allocations"]) -> pd.DataFrame:
-        """One table; Unreadable where it is gone and the file cannot be read again."""
+        """One table on the run's clock; Unreadable where it is gone and the file cannot be read again."""
+        rows = self._on_own_clock(name)
+        if not self.clock_offset_ns:
+            return rows
+        times = [column for column in ("start_ns", "end_ns", "launch_ns", "time_ns") if column in rows]
+        shifted = {time: rows[time].where(rows[time] == NO_TIME, rows[time] - self.clock_offset_ns) for time in times}
+        return rows.assign(**shifted)
+
+    def _on_own_clock(self, name: str) -> pd.DataFrame:
         try:
             return _read_table(Path(self.folder), self.part, name)
         except (OSError, pa.ArrowException, KeyError, ValueError):

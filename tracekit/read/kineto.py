@@ -211,7 +211,7 @@ class _Columns:
         opened: dict[object, list[tuple[int, Span]]] = defaultdict(list)
         whole_spans: list[Span] = []
         times: list[tuple[int, int]] = []
-        for time_ns, half in sorted(self._halves, key=lambda one: (one[0], isinstance(one[1], Begin))):
+        for time_ns, half in sorted(self._halves, key=lambda one: one[0]):  # as in the file where times are the same
             lane = (str(half.pid), str(half.tid))
             if isinstance(half, Begin):
                 opened[lane].append((time_ns, half))

@@ -14,6 +14,7 @@ import pandas as pd
 from tracekit.errors import Unreadable
 from tracekit.model import CALLS, RANKS, STEPS, Note, PerRank, RankTables, Run, notes_table, table
 from tracekit.read import cache as store
+from tracekit.read.job import Joined, across_ranks
 from tracekit.read.ranks import Claim, Place, assign
 from tracekit.read.sources import TraceFile, trace_files
 from tracekit.read.workers import Workers
@@ -101,25 +102,36 @@ def _run(path: str, read: list[store.Parsed], notes: list[Note], workers: Worker
     )
     for place, file, part in landed:
         notes += [replace(note, rank=place.rank, message=f"{file.basename}: {note.message}") for note in part.notes]
-    sources = {(place.rank, place.window): part.source for place, _, part in landed}
-    events = sum(part.identity.events for _, _, part in landed)
+    joined = across_ranks(
+        _placed(CALLS, [(place, part.calls) for place, _, part in landed]),
+        {(place.rank, place.window): part.identity for place, _, part in landed},
+    )
+    steps = _placed(STEPS, [(place, part.steps) for place, _, part in landed])
     return Run(
         path=path,
-        ranks=table(RANKS, [_rank_row(place, file, part) for place, file, part in landed]),
-        steps=_placed(STEPS, [(place, part.steps) for place, _, part in landed]),
-        calls=_placed(CALLS, [(place, part.calls) for place, _, part in landed]),
-        notes=notes_table(notes),
-        sources=dict(sources),
-        mapper=_Mapper(workers, events),
+        ranks=table(RANKS, [_rank_row(place, file, part, joined) for place, file, part in landed]),
+        steps=_on_one_clock(steps, joined),
+        calls=joined.calls,
+        notes=notes_table([*notes, *joined.notes]),
+        sources={
+            (place.rank, place.window): replace(part.source, clock_offset_ns=joined.offset_ns(place.rank, place.window))
+            for place, _, part in landed
+        },
+        mapper=_Mapper(workers, sum(part.identity.events for _, _, part in landed)),
     )
 
 
-def _rank_row(place: Place, file: TraceFile, part: store.StoredPart) -> tuple[object, ...]:
-    who = part.identity
-    clock = (None, None, None)
+def _on_one_clock(steps: pd.DataFrame, joined: Joined) -> pd.DataFrame:
+    places = zip(steps["rank"].tolist(), steps["window"].tolist(), strict=True)
+    offset = pd.Series([joined.offset_ns(*place) for place in places], index=steps.index, dtype="int64")
+    return steps.assign(start_ns=steps["start_ns"] - offset, end_ns=steps["end_ns"] - offset)
+
+
+def _rank_row(place: Place, file: TraceFile, part: store.StoredPart, joined: Joined) -> tuple[object, ...]:
+    who, clock = part.identity, joined.clocks[place.rank, place.window]
     return (
         *(place.rank, place.window, file.name, who.host, who.device, who.backend, who.world_size),
-        *(*clock, who.events, who.dropped),
+        *(clock.offset_ns, clock.error_ns, clock.drift_ppb, who.events, who.dropped),
     )
 
 

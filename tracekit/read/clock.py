@@ -1,0 +1,186 @@
+"""One clock for all ranks: how far each file's clock is ahead of the lowest rank's, with an error.
+
+Members of a synchronising collective end together when the call is short; long ones end apart for real. So two ranks'
+clocks differ by the median difference of ends over the shortest quarter of the calls that they share, and the error of
+that is the differences' median absolute deviation. Ranks that share no call are tied through others, and parts of the
+job that share no collective at all by sends and receives, which bound the difference: no receive ends before its send
+began, and no send before its receive began.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+SYNCHRONIZING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+SHORTEST_FRAC, MIN_CALLS = 0.25, 5
+"""The offset is made of this share of the shared calls, the shortest, and of so many at least (or all there are)."""
+MIN_CALLS_FOR_DRIFT = 20
+DRIFT_SURE = 5
+"""A drift is told only if over the run it amounts to so many times the error."""
+SAME_HOST_NS = 1_000_000
+"""Processes of one host read one clock; on a CPU trace only a larger difference than this is a file's clock."""
+
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How far a rank's clock is ahead of the lowest rank's. `error_ns` is None where nothing tells."""
+
+    offset_ns: int
+    error_ns: int | None
+    drift_ppb: int | None = None
+
+
+@dataclass(frozen=True)
+class Tie:
+    """What the calls that two ranks share say: the second's clock is ahead of the first's by this much."""
+
+    offset_ns: int
+    error_ns: int
+    calls: int
+    drift_ppb: int | None = None
+
+
+def ties(calls: pd.DataFrame) -> dict[tuple[int, int], Tie]:
+    """The ties between ranks: of each matched synchronising call's lowest member with each other member."""
+    shared = calls[calls["op"].isin(SYNCHRONIZING) & calls["match"].notna()]
+    shared = shared.sort_values(["match", "rank"])
+    first = shared.groupby("match")[["rank", "start_ns", "end_ns"]].transform("first")
+    pairs = pd.DataFrame(
+        {
+            "lowest": first["rank"],
+            "rank": shared["rank"],
+            "apart_ns": shared["end_ns"] - first["end_ns"],
+            "length_ns": np.minimum(shared["end_ns"] - shared["start_ns"], first["end_ns"] - first["start_ns"]),
+            "end_ns": first["end_ns"],
+        }
+    )
+    pairs = pairs[pairs["rank"] != pairs["lowest"]]
+    return {
+        pair: tie(one["apart_ns"].to_numpy(), one["length_ns"].to_numpy(), one["end_ns"].to_numpy())
+        for pair, one in _by_pair(pairs, "lowest", "rank")
+    }
+
+
+def _by_pair(rows: pd.DataFrame, one: str, other: str) -> Iterator[tuple[tuple[int, int], pd.DataFrame]]:
+    for _, part in rows.groupby([one, other]):
+        yield (int(part[one].iloc[0]), int(part[other].iloc[0])), part
+
+
+def tie(apart_ns: Times, lengths_ns: Times, times_ns: Times) -> Tie:
+    """The tie that differences of ends make, of calls of these lengths at these times."""
+    count = max(MIN_CALLS, int(np.ceil(SHORTEST_FRAC * len(apart_ns))))
+    shortest = np.argsort(lengths_ns, kind="stable")[:count]
+    told = apart_ns[shortest]
+    offset_ns = round(float(np.median(told)))
+    error_ns = round(float(np.median(np.abs(told - offset_ns))))
+    return Tie(offset_ns, error_ns, len(told), _drift_ppb(told, times_ns[shortest], error_ns))
+
+
+def _drift_ppb(apart_ns: Times, times_ns: Times, error_ns: int) -> int | None:
+    """How fast the difference grows, where it is sure to: the median slope between the early and the late half."""
+    if len(apart_ns) < MIN_CALLS_FOR_DRIFT:
+        return None
+    order = np.argsort(times_ns, kind="stable")
+    half = len(order) // 2
+    early, late = order[:half], order[-half:]
+    passed_ns = float(np.median(times_ns[late] - times_ns[early]))
+    grown_ns = float(np.median(apart_ns[late] - apart_ns[early]))
+    if passed_ns <= 0 or abs(grown_ns) <= DRIFT_SURE * max(error_ns, 1):
+        return None
+    return round(grown_ns / passed_ns * 1e9)
+
+
+def bounds(calls: pd.DataFrame) -> dict[tuple[int, int], tuple[int, int]]:
+    """For each pair of sender and receiver: between which two values the receiver's clock is ahead of the sender's."""
+    matched = calls[calls["match"].notna()]
+    sends = matched[matched["op"] == "send"].set_index("match")[["rank", "start_ns", "end_ns"]]
+    recvs = matched[matched["op"] == "recv"].set_index("match")[["rank", "start_ns", "end_ns"]]
+    both = sends.add_suffix("_send").join(recvs.add_suffix("_recv"), how="inner")
+    both = both.assign(
+        least_ns=both["start_ns_recv"] - both["end_ns_send"], most_ns=both["end_ns_recv"] - both["start_ns_send"]
+    )
+    return {
+        pair: (int(one["least_ns"].max()), int(one["most_ns"].min()))
+        for pair, one in _by_pair(both, "rank_send", "rank_recv")
+    }
+
+
+def solve(
+    ranks: Sequence[int],
+    tied: dict[tuple[int, int], Tie],
+    bounded: dict[tuple[int, int], tuple[int, int]],
+    hosts: dict[int, str | None],
+    on_cpu: frozenset[int],
+) -> tuple[dict[int, Clock], list[list[int]]]:
+    """Each rank's clock against the lowest rank's, by the path of least error; and the parts that nothing ties.
+
+    An offset within its error is 0. Ranks of one host that were traced without a device share its clock.
+    """
+    edges: dict[int, list[tuple[int, Tie]]] = defaultdict(list)
+    for (one, other), told in {**_by_bounds(bounded), **tied}.items():
+        known = _same_clock(told) if _one_host(one, other, hosts, on_cpu) else told
+        edges[one].append((other, known))
+        back = None if known.drift_ppb is None else -known.drift_ppb
+        edges[other].append((one, Tie(-known.offset_ns, known.error_ns, known.calls, back)))
+    clocks: dict[int, Clock] = {}
+    parts = []
+    for rank in sorted(ranks):
+        if rank not in clocks:
+            part = _spread(rank, edges, known=bool(edges.get(rank)) or len(ranks) == 1)
+            clocks.update(part)
+            parts.append(sorted(part))
+    return clocks, parts
+
+
+def _spread(start: int, edges: dict[int, list[tuple[int, Tie]]], *, known: bool) -> dict[int, Clock]:
+    """Clocks of all ranks that can be reached from one, whose own is taken as right."""
+    queue: list[tuple[int, int, int, int, int | None]] = [(0, 0, start, 0, 0)]
+    found: dict[int, Clock] = {}
+    while queue:
+        error_ns, steps, rank, offset_ns, drift_ppb = heapq.heappop(queue)
+        if rank in found:
+            continue
+        settled = offset_ns if abs(offset_ns) > error_ns else 0
+        found[rank] = Clock(settled, error_ns if known else None, drift_ppb if steps == 1 else None)
+        for other, told in edges.get(rank, []):
+            if other not in found:
+                drift = told.drift_ppb if steps == 0 else None
+                item = (error_ns + told.error_ns, steps + 1, other, offset_ns + told.offset_ns, drift)
+                heapq.heappush(queue, item)
+    return found
+
+
+def _by_bounds(bounded: dict[tuple[int, int], tuple[int, int]]) -> dict[tuple[int, int], Tie]:
+    """Ties that bounds make: no difference where they allow none, else the middle; the error is half their distance."""
+    told: dict[tuple[int, int], Tie] = {}
+    for send, recv in sorted(bounded):
+        if recv < send and (recv, send) in bounded:
+            continue
+        least_ns, most_ns = bounded[send, recv]
+        if (recv, send) in bounded:
+            back_least_ns, back_most_ns = bounded[recv, send]
+            least_ns, most_ns = max(least_ns, -back_most_ns), min(most_ns, -back_least_ns)
+        middle_ns = (least_ns + most_ns) // 2
+        error_ns = max(abs(most_ns - least_ns) // 2, 1)
+        offset_ns = 0 if least_ns <= 0 <= most_ns else middle_ns
+        told[send, recv] = Tie(offset_ns, error_ns, 0)
+    return told
+
+
+def _one_host(one: int, other: int, hosts: dict[int, str | None], on_cpu: frozenset[int]) -> bool:
+    return one in on_cpu and other in on_cpu and hosts.get(one) is not None and hosts.get(one) == hosts.get(other)
+
+
+def _same_clock(told: Tie) -> Tie:
+    """No difference, unless it is so large and sure that the file's times were shifted."""
+    shifted = abs(told.offset_ns) > max(SAME_HOST_NS, 10 * told.error_ns)
+    return told if shifted else Tie(0, 0, told.calls)
