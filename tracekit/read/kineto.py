@@ -213,7 +213,9 @@ class _Columns:
         times: list[tuple[int, int]] = []
         for time_ns, half in sorted(self._halves, key=lambda one: one[0]):  # as in the file where times are the same
             lane = (str(half.pid), str(half.tid))
-            if isinstance(half, Begin):
+            if time_ns == NO_TIME:
+                self._problems["half-span"] += 1
+            elif isinstance(half, Begin):
                 opened[lane].append((time_ns, half))
             elif opened[lane]:
                 start_ns, begin = opened[lane].pop()
