@@ -145,13 +145,23 @@ def _by_turn(rows: pd.DataFrame, among: pd.Series, by: list[str]) -> pd.DataFram
 
 def _by_order(rows: pd.DataFrame) -> pd.DataFrame:
     """Matches collectives without numbers in the group's order, counted from the end, for a first clock."""
-    among = _open(rows) & ~rows["p2p"] & rows["seq"].isna()
+    among = _open(rows) & ~rows["p2p"] & rows["seq"].isna() & _at_the_same_time(rows)
     sized = rows.assign(size=np.where(rows["unequal"], -1, rows["bytes"]))
     some = sized[among].sort_values("start_ns")
     from_end = some.groupby(["rank", "group", "op", "size"]).cumcount(ascending=False)
     from_end = from_end + _shifts(some.assign(from_end=from_end)).reindex(from_end.index, fill_value=0)
     turned = sized.assign(from_end=from_end.reindex(rows.index, fill_value=-99))
     return _keyed(turned, among, ["group", "op", "size", "from_end"], "order").drop(columns=["from_end", "size"])
+
+
+def _at_the_same_time(rows: pd.DataFrame) -> pd.Series:
+    """Whether the rank's calls are near the lowest rank's in time: only then does order hint at one run."""
+    spans = rows.groupby("rank").agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
+    if not len(spans):
+        return pd.Series(False, index=rows.index)
+    lowest, lengths = spans.iloc[0], spans["end_ns"] - spans["start_ns"]
+    apart = np.maximum(spans["start_ns"] - lowest["end_ns"], lowest["start_ns"] - spans["end_ns"])
+    return rows["rank"].map(apart <= np.maximum(lengths, lengths.iloc[0])).astype(bool)
 
 
 def _shifts(some: pd.DataFrame) -> pd.Series:

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from tests.read.drawn_calls import calls
+from tracekit.read import clock
+from tracekit.read.clock import Clock, Tie
+
+HOUR_NS = 3600 * 10**9
+
+
+def tied(offset_us, error_us=1):
+    return Tie(offset_us * 1000, error_us * 1000, 5)
+
+
+def offsets(ranks, ties, bounds=None, hosts=None, on_cpu=()):
+    clocks, parts = clock.solve(ranks, ties, bounds or {}, hosts or {}, frozenset(on_cpu))
+    return {rank: one.offset_ns // 1000 for rank, one in clocks.items()}, parts
+
+
+def test_the_median_of_the_shortest_quarter_and_its_deviation():
+    lengths = np.array([1, 2, 3, 4, 5, *range(100, 115)])  # 20 calls: a quarter is 5
+    apart = np.array([10, 12, 11, 13, 14, *([900] * 15)])
+    assert clock.tie(apart, lengths, np.arange(20)) == Tie(12, 1, 5)
+
+
+def test_of_few_calls_all_count():
+    assert clock.tie(np.array([5, 7]), np.array([3, 900]), np.arange(2)) == Tie(6, 1, 2)
+
+
+def test_a_chain_of_groups_adds_up_offsets_and_errors():
+    clocks, parts = clock.solve([0, 1, 2], {(0, 1): tied(100, 2), (1, 2): tied(30, 3)}, {}, {}, frozenset())
+    assert clocks == {0: Clock(0, 0), 1: Clock(100_000, 2000), 2: Clock(130_000, 5000)}
+    assert parts == [[0, 1, 2]]
+
+
+def test_the_path_of_least_error_wins():
+    ties = {(0, 1): tied(10, 1), (1, 2): tied(10, 1), (0, 2): tied(500, 90)}
+    assert offsets([0, 1, 2], ties)[0] == {0: 0, 1: 10, 2: 20}
+
+
+def test_an_offset_within_its_error_is_none():
+    assert offsets([0, 1], {(0, 1): tied(4, 5)})[0] == {0: 0, 1: 0}
+
+
+def test_parts_that_nothing_ties_stay_as_they_are():
+    clocks, parts = clock.solve([0, 1, 2, 3], {(0, 1): tied(9), (2, 3): tied(50)}, {}, {}, frozenset())
+    assert parts == [[0, 1], [2, 3]]
+    assert (clocks[2].offset_ns, clocks[3].offset_ns) == (0, 50_000)
+
+
+def test_nothing_known_is_told_as_unknown():
+    clocks, parts = clock.solve([0, 1], {}, {}, {}, frozenset())
+    assert [one.error_ns for one in clocks.values()] == [None, None]
+    assert parts == [[0], [1]]
+
+
+@pytest.mark.parametrize(
+    ("least_us", "most_us", "offset_us"),
+    [(-10, 10, 0), (-1, 300, 0), (40, 60, 50), (-60, -40, -50)],
+)
+def test_sends_and_receives_bound_the_difference(least_us, most_us, offset_us):
+    assert offsets([0, 1], {}, {(0, 1): (least_us * 1000, most_us * 1000)})[0] == {0: 0, 1: offset_us}
+
+
+def test_bounds_of_both_directions_narrow_each_other():
+    both = {(0, 1): (0, 100_000), (1, 0): (-60_000, -40_000)}  # 1 is ahead of 0 by 40 to 60 us
+    assert offsets([0, 1], {}, both)[0] == {0: 0, 1: 50}
+
+
+def test_no_receive_ends_before_its_send_began():
+    drawn = calls("""
+        0  ..sss...  peer=1
+        1  rr......  peer=0
+    """).assign(match=0)
+    # The receiver's clock is behind: its receive begins at least 5 and ends at most 0 us ... before the send.
+    assert clock.bounds(drawn) == {(0, 1): (-5000, 0)}
+
+
+def test_processes_of_one_host_share_its_clock_on_a_cpu_trace():
+    hosts = {0: "a", 1: "a"}
+    assert offsets([0, 1], {(0, 1): tied(300, 2)}, hosts=hosts, on_cpu=(0, 1))[0] == {0: 0, 1: 0}
+    assert offsets([0, 1], {(0, 1): tied(300, 2)}, hosts=hosts)[0] == {0: 0, 1: 300}  # devices have their own
+    assert offsets([0, 1], {(0, 1): tied(50_000, 2)}, hosts=hosts, on_cpu=(0, 1))[0] == {0: 0, 1: 50_000}
+
+
+def test_drift_is_told_only_where_it_is_sure():
+    times = np.arange(40) * 10**9
+    steady, growing = np.tile([0, 2], 20), np.arange(40) * 1000
+    assert clock.tie(steady, np.ones(40), times).drift_ppb is None
+    every = clock._drift_ppb(growing, times, error_ns=10)
+    assert every == 1000  # a microsecond a second
+
+
+def test_ties_come_from_synchronising_calls_only():
+    drawn = calls("""
+        0  RRR.BBB
+        1  RRR.BBB  ahead=7
+    """)
+    told = clock.ties(drawn.assign(match=[0, 1, 0, 1]))
+    assert told == {(0, 1): Tie(7000, 0, 1)}
