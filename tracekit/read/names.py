@@ -63,7 +63,9 @@ _DATA_LOADING = re.compile(
     r"|^next\(.*(?:loader|data|iter).*\)",
     re.IGNORECASE,
 )
-_GARBAGE_COLLECTION = re.compile(r"garbage.?collect|^\[?gc\b|\bgc\.collect|<built-in \w+ collect\b", re.IGNORECASE)
+_GARBAGE_COLLECTION = re.compile(
+    r"garbage.?collect|^python.gc\b|^\[?gc\b|\bgc\.collect|<built-in \w+ collect\b", re.IGNORECASE
+)
 _STREAM_WAIT = re.compile(r"stream.?wait|^event_wait$|waiteventonstream", re.IGNORECASE)
 _STEP = re.compile(r"^ProfilerStep#(\d{1,18})$")
 _COLLECTIVE_ANNOTATION = re.compile(r"^(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl|mccl):")
