@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 
+from tracekit.intervals import Spans, union
 from tracekit.model import Run
 from tracekit.read import names
 from tracekit.read.kineto import RawTrace, read_kineto
@@ -80,3 +81,9 @@ def codes(run: Run) -> dict[str, int]:
 def noted(one: RankPart) -> dict[str, int]:
     """The same of one part."""
     return {note.code: note.count for note in one.notes}
+
+
+def busy(one: RankPart, kind: str) -> Spans:
+    """The time in which work of a kind runs."""
+    of_kind = one.work[one.work["kind"] == kind]
+    return union(of_kind["start_ns"], of_kind["end_ns"])

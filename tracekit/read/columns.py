@@ -104,7 +104,7 @@ def _id(value: Any) -> int:
         value = int(value)
     if isinstance(value, int) and 0 <= value < _UINT64:
         return value
-    if value is None or value == -1:
+    if value is None or value in (-1, ""):
         return NO_ID
     digest = blake2b(str(value).encode("utf-8", "replace"), digest_size=8).digest()
     return _INT64 | int.from_bytes(digest, "little")

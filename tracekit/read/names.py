@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tracekit.model import (
@@ -70,7 +71,8 @@ _STREAM_WAIT = re.compile(r"stream.?wait|^event_wait$|waiteventonstream", re.IGN
 _STEP = re.compile(r"^ProfilerStep#(\d{1,18})$")
 _COLLECTIVE_ANNOTATION = re.compile(r"^(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl|mccl):")
 _GLOO = "gloo:"
-_DISPATCHER_OPERATOR = re.compile(r"^\w+::\w")
+_ANNOTATED_CALL = re.compile(r"^comm:(\w+) (.{1,2000})$")
+_DISPATCHER_OPERATOR = re.compile(r"^\w+::[\w.]+$")  # `torch::autograd::AccumulateGrad` is none
 _NO_COMPUTE_NAMESPACES = ("autograd::", "c10d::", "_c10d_functional::", "_c10d_functional_autograd::")
 _ALGORITHM = re.compile(r"_(RING|TREE|NVLS_TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|PAT)(?:_(LL128|LL|SIMPLE))?", re.I)
 
@@ -105,7 +107,7 @@ _COPIES = (
     (r"htoh|host.*to.*host", "host_to_host"),
 )
 DTYPE_BYTES = {
-    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "half": 2,
+    "unsignedchar": 1, "longint": 8, "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "half": 2,
     "bfloat16": 2, "short": 2, "int16": 2, "uint16": 2, "float16": 2, "int": 4, "float": 4, "int32": 4, "float32": 4,
     "uint32": 4, "long": 8, "double": 8, "int64": 8, "uint64": 8, "float64": 8, "complexfloat": 8, "complexdouble": 16,
 }  # fmt: skip
@@ -180,6 +182,40 @@ def is_gloo(name: str) -> bool:
 def is_dispatcher_operator(name: str) -> bool:
     """Whether a CPU operator went through the dispatcher and computes: not autograd's frame, not communication."""
     return bool(_DISPATCHER_OPERATOR.match(name)) and not name.startswith(_NO_COMPUTE_NAMESPACES)
+
+
+@dataclass(frozen=True)
+class AnnotatedCall:
+    """A communication call as an annotation around its issue tells it. `source` and `destination` are of p2p only."""
+
+    op: str
+    group: str
+    seq: int
+    bytes: int
+    dtype: str | None
+    source: int | None
+    destination: int | None
+    threads: tuple[str, ...]
+
+
+def annotated_call(name: str) -> AnnotatedCall | None:
+    """The call that an annotation `comm:OP group=G seq=N bytes=B ...` tells; None for any other name."""
+    found = _ANNOTATED_CALL.match(name)
+    if not found:
+        return None
+    told = dict(pair.split("=", 1) for pair in found[2].split() if "=" in pair)
+    numbers = {key: int(text) for key, text in told.items() if text.isdecimal() and len(text) < 19}
+    if "group" not in told or "seq" not in numbers or "bytes" not in numbers:
+        return None
+    return AnnotatedCall(
+        operation(found[1]), told["group"], numbers["seq"], numbers["bytes"], told.get("dtype"),
+        numbers.get("src"), numbers.get("dst"), tuple(filter(None, told.get("threads", "").split(","))),
+    )  # fmt: skip
+
+
+def tells_a_call(name: str) -> bool:
+    """Whether a host span's arguments tell of a call: the recorded parameters, and the backends' own spans."""
+    return name == "record_param_comms" or is_collective_annotation(name)
 
 
 @lru_cache(maxsize=4096)

@@ -216,7 +216,7 @@ def copy_columns(work: pd.DataFrame, copies: pd.DataFrame) -> tuple[npt.NDArray[
     is_copy = _is_kind(work, MEMORY)
     rows = work[is_copy]
     told = copies.reindex(rows.index)
-    operation = np.full(len(work), "", dtype=object)
+    operation = np.full(len(work), None, dtype=object)
     operation[is_copy] = [
         names.copy_direction(name, *([direction] if isinstance(direction, str) else []))
         for name, direction in zip(rows["name"], told["direction"], strict=True)
