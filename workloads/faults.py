@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from .errors import WrongUse
 
 DEVICES = ("cpu", "emulated", "accelerator")
-_SPELLING = re.compile(r"(?P<kind>\w+)(:(?P<rank>\d*))?(:(?P<size>[\d.]*)[a-z]*)?(@(?P<step>\d+))?")
+_SPELLING = re.compile(r"(?P<kind>\w+)(:(?P<rank>\d*))?(:(?P<size>\d*\.?\d*)(x|ms)?)?(@(?P<step>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,13 @@ def parse(text: str, ranks: int, middle: int) -> Fault:
     rank = int(found["rank"]) if found["rank"] else None if kind.befalls_all else ranks - 1
     if rank is not None and rank >= ranks:
         raise WrongUse(f"fault {text!r} is on rank {rank}, but there are {ranks} ranks")
+    if rank is not None and found["kind"] == "no_overlap":
+        raise WrongUse(f"fault {text!r} befalls all ranks: none can be named")
+    size = float(found["size"] or kind.size)
+    if size <= 0:
+        raise WrongUse(f"fault {text!r} needs a size above 0")
     step = int(found["step"]) if found["step"] else middle if found["kind"] == "throttle" else 0
-    return Fault(found["kind"], rank, float(found["size"] or kind.size), step)
+    return Fault(found["kind"], rank, size, step)
 
 
 def refusal(kind: str, device: str, workload: object) -> str | None:

@@ -23,6 +23,11 @@ Event = dict[str, Any]
 SMALL = ("--layers", "1", "--width", "64", "--sequence", "32", "--vocabulary", "64", "--batch", "4")
 # One operation of the small model's attention takes 5 ms, a step some 0.2 s.
 EMULATED = (*SMALL, "--device", "emulated", "--emulated-flops", "2e8")
+# Forward, in the smallest product's time: queries, keys, values, attention, out, four for each of the MLP's two, and
+# the head. Backward is twice that, but attention's two and a half times, as its forward is computed again.
+EMULATED_PRODUCT_MS = 2 * 128 * 64 * 64 / 2e8 * 1e3
+EMULATED_STEP_MS = (3 * 14 + 0.5) * EMULATED_PRODUCT_MS
+EMULATED_ROWS = 4 * 32  # tokens of a micro-batch: the rows of a product
 SHOWN_AS = {"reduce_scatter": "all_reduce"}
 MS = 1000.0
 
@@ -81,9 +86,8 @@ def steps(events: list[Event]) -> list[list[Event]]:
 
 def products(events: Iterable[Event]) -> list[Event]:
     """The matrix products and attention: what takes time on the emulated device."""
-    return [event for event in events if event["name"] in ("aten::mm", "aten::addmm", "aten::bmm")] + named(
-        events, "aten::_scaled_dot_product_flash_attention_for_cpu"
-    )
+    operators = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_dot_product_flash_attention_for_cpu")
+    return [event for event in events if event["name"].removesuffix("_backward") in operators]
 
 
 def overlap(event: Event, others: Iterable[Event]) -> float:
