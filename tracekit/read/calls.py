@@ -7,7 +7,7 @@ CPU trace a call is a span of gloo's; its `send` and `recv` last as long as a ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ import pandas as pd
 
 from tracekit.model import CALLS, COMM, NO_STEP
 from tracekit.read import names
+from tracekit.read.annotated import ProcessGroup, told_by_annotations
 from tracekit.read.columns import whole
 from tracekit.read.work import Sorted
 
@@ -26,16 +27,20 @@ ALL_RANKS = "all"
 Rows = npt.NDArray[np.int64]
 
 
-def calls_of(found: Sorted, collectives: pd.DataFrame) -> pd.DataFrame:
+def calls_of(found: Sorted, collectives: pd.DataFrame, process_groups: Mapping[str, ProcessGroup]) -> pd.DataFrame:
     """The rank's rows of `CALLS`, in order of start, indexed by their rows' labels; rank, window and step stay open."""
     work = found.work[(found.work["kind"] == COMM).to_numpy()]
     if found.on_cpu:
         handles = found.host[_named(found.host, _is_handle)]
         rows = pd.concat([work, handles]).sort_values("start_ns", kind="stable")
-        told, annotations = collectives.reindex(rows.index), list(rows["name"])
+        told, annotations = (
+            told_by_annotations(rows, found.host, collectives, process_groups),
+            list(rows["name"]),
+        )
     else:
         rows = work
         told, annotations = _told(rows, found.host, collectives)
+    members = [_members(*pair, process_groups) for pair in zip(told["group"], told["group_ranks"], strict=True)]
     groups = _group_names(told)
     spelled = [
         _spelled(_text(collective), annotation, kernel)
@@ -49,7 +54,14 @@ def calls_of(found: Sorted, collectives: pd.DataFrame) -> pd.DataFrame:
         "group": [groups.get(pair, ALL_RANKS) for pair in zip(told["group"], told["group_description"], strict=True)],
         "op": [op for op, _, _ in spelled],
         "seq": list(map(whole, told["sequence"])),
-        "bytes": [names.call_bytes(op, *size) for (op, _, _), size in zip(spelled, sizes, strict=True)],
+        "bytes": [
+            whole(array) if size is None else size
+            for array, size in zip(
+                told["array_bytes"],
+                (names.call_bytes(op, *size) for (op, _, _), size in zip(spelled, sizes, strict=True)),
+                strict=True,
+            )
+        ],
         "dtype": dtypes,
         "algorithm": [algorithm for _, algorithm, _ in spelled],
         "protocol": [protocol for _, _, protocol in spelled],
@@ -58,7 +70,7 @@ def calls_of(found: Sorted, collectives: pd.DataFrame) -> pd.DataFrame:
         "match": None, "how": "none",
         "comms_id": list(map(_text, told["call_id"])),
         "group_size": list(map(whole, told["group_size"])),
-        "group_ranks": list(map(_text, told["group_ranks"])),
+        "group_ranks": members,
         "device_work": rows.index.isin(work.index),
     }  # fmt: skip
     return pd.DataFrame(columns, index=rows.index, columns=list(CALLS)).astype(CALLS)
@@ -75,11 +87,14 @@ def _named(rows: pd.DataFrame, wanted: Callable[[str], bool]) -> npt.NDArray[np.
 
 def _told(rows: pd.DataFrame, host: pd.DataFrame, collectives: pd.DataFrame) -> tuple[pd.DataFrame, list[str | None]]:
     """What is told about each kernel's call: arguments, and the name of the annotation that it was launched in."""
-    recorded = host[host.index.isin(collectives.index)]
+    recorded = host[host.index.isin(collectives.index[collectives["collective"].notna()])]
     annotations = host[_named(host, names.is_collective_annotation)]
     silent = ~rows.index.isin(collectives.index)
     told = collectives.reindex(np.where(silent, _launched_inside(rows, recorded), rows.index))
-    inside = pd.Series(annotations["name"].astype(object)).reindex(_launched_inside(rows, annotations))
+    annotated = _launched_inside(rows, annotations)
+    sizes = collectives["array_bytes"].reindex(annotated).to_numpy(object)
+    told = told.assign(array_bytes=np.where(told["array_bytes"].isna(), sizes, told["array_bytes"]))
+    inside = pd.Series(annotations["name"].astype(object)).reindex(annotated)
     return told, [name if isinstance(name, str) else None for name in inside]
 
 
@@ -111,6 +126,12 @@ def _group_names(told: pd.DataFrame) -> dict[tuple[Any, Any], str]:
             alone = described.count(text) == 1 or _text(group) is None
             named[group, description] = text if alone else f"{text}:{group}"
     return named
+
+
+def _members(group: Any, listed: Any, process_groups: Mapping[str, ProcessGroup]) -> str | None:
+    """The list of a group's members: the file's own, since the one beside a call may be cut; else that one."""
+    known = process_groups.get(str(group))
+    return str(list(known.members)) if known else _text(listed)
 
 
 def _text(value: Any) -> str | None:

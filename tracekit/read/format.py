@@ -39,6 +39,8 @@ class CollectiveArgs(msgspec.Struct, gc=False):
     source: Any = msgspec.field(name="Src Rank", default=None)
     destination: Any = msgspec.field(name="Dst Rank", default=None)
     call_id: Any = msgspec.field(name="Comms Id", default=None)
+    dimensions: Any = msgspec.field(name="Input Dims", default=None)
+    types: Any = msgspec.field(name="Input type", default=None)
 
 
 class OwnerArgs(msgspec.Struct, gc=False):

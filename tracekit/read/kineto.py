@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -53,11 +54,10 @@ class RawTrace:
     truncated: bool
 
 
-RECORDS = frozenset({"record_param_comms"})
-TELLING_CATEGORIES = names.KERNEL_CATEGORIES | names.COPY_CATEGORIES | names.RUNTIME_CATEGORIES | {"cuda_sync"}
+_TELLING_CATEGORIES = names.KERNEL_CATEGORIES | names.COPY_CATEGORIES | names.RUNTIME_CATEGORIES | {"cuda_sync"}
 COLLECTIVE_FIELDS = (
     "collective", "elements_in", "elements_out", "group_size", "dtype", "group", "group_description", "group_ranks",
-    "sequence", "source", "destination", "call_id",
+    "sequence", "source", "destination", "call_id", "array_bytes",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class _Columns:
         self._devices = Codes()
         self._allocated: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self._halves: list[tuple[int, Span]] = []
-        self._wanted: dict[tuple[str, frozenset[str]], list[bool]] = defaultdict(list)
+        self._wanted: dict[tuple[str, Callable[[str], bool]], list[bool]] = defaultdict(list)
         self._rows = 0
         self._events = 0
         self._problems: dict[str, int] = defaultdict(int)
@@ -133,8 +133,8 @@ class _Columns:
         self._add("duration_ns", np.asarray(duration_ns, np.int64))
         self._add("correlation", self._correlations(spans, categories))
         self._add("rank", self._owners(spans))
-        calls = self._of("category", names.KERNEL_CATEGORIES)[categories] | self._of("name", RECORDS)[labels]
-        self._add_collectives(spans, np.flatnonzero(calls).tolist())
+        self._add_collectives(spans, self._of("category", _is_kernel)[categories], argued=False)
+        self._add_collectives(spans, self._of("name", names.tells_a_call)[labels], argued=True)
         self._rows += len(spans)
 
     @staticmethod
@@ -145,21 +145,24 @@ class _Columns:
             return np.full(len(spans), NO_RANK)
         return ranks([owner.rank for owner in format.OWNERS.decode([span.args for span in spans])])
 
-    def _add_collectives(self, spans: Sequence[Span], places: list[int]) -> None:
+    def _add_collectives(self, spans: Sequence[Span], which: npt.NDArray[np.bool_], *, argued: bool) -> None:
+        """What some spans' arguments tell of calls; most kernels' tell nothing, so they are looked through first."""
+        places = np.flatnonzero(which).tolist()
         texts = [spans[place].args for place in places]
-        if b'"Collective name"' not in b"".join(texts):
+        if not texts or not (argued or b'"Collective name"' in b"".join(texts)):
             return
         for place, one in zip(places, format.COLLECTIVES.decode(texts), strict=True):
-            if one.collective is not None:
-                told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS)
-                self._collectives.append((self._rows + place, *told))
+            size = _array_bytes(one.dimensions, one.types)
+            if one.collective is not None or size is not None:
+                told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS[:-1])
+                self._collectives.append((self._rows + place, *told, size))
 
     def _add(self, name: str, values: npt.NDArray[Any]) -> None:
         self._parts[name].append(values)
 
     def _correlations(self, spans: Sequence[Span], categories: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
         """The correlation of each span; on the way, what copies tell."""
-        telling, copies = self._of("category", TELLING_CATEGORIES), self._of("category", names.SIZED_CATEGORIES)
+        telling, copies = self._of("category", _tells_correlation), self._of("category", _is_sized)
         places = np.flatnonzero(telling[categories])
         told = format.ARGS.decode([spans[place].args for place in places.tolist()])
         for place in np.flatnonzero(copies[categories[places]]).tolist():
@@ -170,10 +173,10 @@ class _Columns:
         correlation[places] = ids([one.correlation for one in told])
         return correlation
 
-    def _of(self, column: str, wanted: frozenset[str]) -> npt.NDArray[np.bool_]:
+    def _of(self, column: str, wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         """Which of the values seen so far in a column are wanted ones."""
         known = self._wanted[column, wanted]
-        known += [str(value).lower() in wanted for value in islice(self._codes[column], len(known), None)]
+        known += [wanted(str(value)) for value in islice(self._codes[column], len(known), None)]
         return np.array(known, bool)
 
     def _add_allocations(self, instants: list[Instant], times_ns: npt.NDArray[np.int64]) -> None:
@@ -260,6 +263,28 @@ def _frame(rows: list[tuple[Any, ...]], fields: Sequence[str]) -> pd.DataFrame:
     """Objects as they are (whole numbers of 64 bits stay exact), indexed by the row of `spans` that they tell about."""
     index = pd.Index([row[0] for row in rows], dtype="int64")
     return pd.DataFrame([row[1:] for row in rows], index=index, columns=list(fields), dtype=object)
+
+
+def _is_kernel(category: str) -> bool:
+    return category.lower() in names.KERNEL_CATEGORIES
+
+
+def _is_sized(category: str) -> bool:
+    return category.lower() in names.SIZED_CATEGORIES
+
+
+def _tells_correlation(category: str) -> bool:
+    return category.lower() in _TELLING_CATEGORIES
+
+
+def _array_bytes(dimensions: Any, types: Any) -> int | None:
+    """Bytes of the first input, by its dimensions and type as `record_shapes` writes them; None where untold."""
+    if not isinstance(dimensions, list) or not isinstance(types, list) or not dimensions or not types:
+        return None
+    width, shape = names.DTYPE_BYTES.get(str(types[0]).removeprefix("c10::").replace(" ", "").lower()), dimensions[0]
+    if not width or not isinstance(shape, list) or not shape or not all(isinstance(side, int) for side in shape):
+        return None
+    return math.prod(shape) * width
 
 
 def _plain(value: Any) -> Any:

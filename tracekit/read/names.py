@@ -70,6 +70,10 @@ _GARBAGE_COLLECTION = re.compile(
 _STREAM_WAIT = re.compile(r"stream.?wait|^event_wait$|waiteventonstream", re.IGNORECASE)
 _STEP = re.compile(r"^ProfilerStep#(\d{1,18})$")
 _COLLECTIVE_ANNOTATION = re.compile(r"^(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl|mccl):")
+_PIPELINE_SPAN = re.compile(r"^PP::?\s*(?:\((?P<together>[^()]*)\)OVERLAP_F_B|(?P<action>\d+[FBIW]\d+))$")
+_PIPELINE_ACTION = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
+_PIPELINE_WORDS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
+_MICROBATCH_SPAN = re.compile(r"^(forward|backward)[ _](?:(?:microbatch|mb)[ _=]?)?(\d{1,9})$", re.IGNORECASE)
 _GLOO = "gloo:"
 _ANNOTATED_CALL = re.compile(r"^comm:(\w+) (.{1,2000})$")
 _DISPATCHER_OPERATOR = re.compile(r"^\w+::[\w.]+$")  # `torch::autograd::AccumulateGrad` is none
@@ -107,9 +111,10 @@ _COPIES = (
     (r"htoh|host.*to.*host", "host_to_host"),
 )
 DTYPE_BYTES = {
-    "unsignedchar": 1, "longint": 8, "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "half": 2,
+    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "half": 2,
     "bfloat16": 2, "short": 2, "int16": 2, "uint16": 2, "float16": 2, "int": 4, "float": 4, "int32": 4, "float32": 4,
     "uint32": 4, "long": 8, "double": 8, "int64": 8, "uint64": 8, "float64": 8, "complexfloat": 8, "complexdouble": 16,
+    "unsignedchar": 1, "longint": 8, "longlong": 8,
 }  # fmt: skip
 
 
@@ -162,6 +167,20 @@ def step_number(category: str, name: str) -> int | None:
     """N of a host annotation `ProfilerStep#N`; the device's copies of it cover something else and do not count."""
     found = _STEP.match(name) if category.lower() in HOST_CATEGORIES else None
     return int(found[1]) if found else None
+
+
+@lru_cache(maxsize=65536)
+def pipeline_actions(name: str) -> str | None:
+    """What a span around a micro-batch's forward or backward tells: `forward:<stage>:<microbatch>`, or None.
+
+    `PP:0F3` is forward:0:3; B, I and W are backward, backward_input and backward_weight; `Forward 3` names no stage
+    (forward::3). Two at once (`PP:(0F3;1B2)OVERLAP_F_B`) are joined by `+`.
+    """
+    if found := _PIPELINE_SPAN.match(name):
+        parts = _PIPELINE_ACTION.findall(found["together"] or found["action"])
+        return "+".join(f"{_PIPELINE_WORDS[word]}:{stage}:{microbatch}" for stage, word, microbatch in parts) or None
+    found = _MICROBATCH_SPAN.match(name)
+    return f"{found[1].lower()}::{found[2]}" if found else None
 
 
 def is_collective_annotation(name: str) -> bool:

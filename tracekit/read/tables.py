@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tracekit.model import ALLOCATIONS, COMM, EVENTS, NO_STEP, Note
-from tracekit.read import steps
+from tracekit.model import ALLOCATIONS, ANNOTATION, COMM, EVENTS, NO_STEP, OPERATOR, Note
+from tracekit.read import names, steps
+from tracekit.read.annotated import ProcessGroup
 from tracekit.read.calls import ALL_RANKS, calls_of
 from tracekit.read.columns import NO_RANK, whole
 from tracekit.read.kineto import RawTrace
@@ -95,7 +96,7 @@ def _part(
     marked = steps.host_steps(found.host)
     windows, work_steps = _windows(found, marked)
     host_steps = steps.step_of(found.host["start_ns"].to_numpy(), marked if len(marked) else windows)
-    calls = calls_of(found, raw.collectives)
+    calls = calls_of(found, raw.collectives, _process_groups(raw.metadata))
     step_of_row = np.full(int(raw.spans.index.max()) + 1 if len(raw.spans) else 0, NO_STEP)
     step_of_row[found.work.index], step_of_row[found.host.index] = work_steps, host_steps
     calls["step"] = step_of_row[calls.index]
@@ -106,12 +107,19 @@ def _part(
     return RankPart(
         identity=_identity(raw, claimed, basename, found),
         work=_events(found.work.assign(step=work_steps, operation=operation, bytes=size, launch_ns=launch_ns)),
-        host=_events(found.host.assign(step=host_steps, operation=untold, bytes=untold)),
+        host=_events(found.host.assign(step=host_steps, operation=_pipeline_actions(found.host), bytes=untold)),
         allocations=_allocations(raw.allocations),
         steps=windows,
         calls=calls.reset_index(drop=True),
         notes=(*file_notes, *_work_notes(raw, found), *_step_notes(windows, marked), *_call_notes(calls)),
     )
+
+
+def _pipeline_actions(host: pd.DataFrame) -> pd.Series:
+    """What each of the program's own spans tells of a pipeline; null for all others."""
+    told = pd.Series([names.pipeline_actions(name) for name in host["name"].cat.categories], dtype=object)
+    actions = told.reindex(host["name"].cat.codes).set_axis(host.index)
+    return actions.where(host["kind"].isin([ANNOTATION, OPERATOR]))
 
 
 def _windows(found: Sorted, marked: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray[tuple[int], np.dtype[np.int64]]]:
@@ -145,6 +153,19 @@ def _held(column: pd.Series) -> pd.Categorical:
 def _allocations(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with the columns of `ALLOCATIONS`, in order of time."""
     return rows[list(ALLOCATIONS)].astype(ALLOCATIONS).sort_values("time_ns", kind="stable", ignore_index=True)
+
+
+def _process_groups(metadata: dict[str, object]) -> dict[str, ProcessGroup]:
+    """The process groups that the file's metadata lists with their members, by their names in this file."""
+    info = metadata.get("distributedInfo")
+    listed = info.get("pg_config") if isinstance(info, dict) else None
+    groups = {}
+    for one in listed if isinstance(listed, list) else []:
+        members = one.get("ranks") if isinstance(one, dict) else None
+        if isinstance(members, list) and members and all(isinstance(rank, int) for rank in members):
+            description = one.get("pg_desc")
+            groups[str(one.get("pg_name"))] = ProcessGroup(str(description) if description else None, tuple(members))
+    return groups
 
 
 def _identity(raw: RawTrace, claimed: int | None, basename: str, found: Sorted) -> Identity:
