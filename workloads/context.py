@@ -9,18 +9,18 @@ Backward goes round once more, with the gradients of keys and values travelling 
 
 What it costs. Activations shrink by n: that is what it is for, sequences that no device can hold. Parameters, gradients
 and optimizer states do not shrink. Per layer and micro-batch of b sequences with w features of 4 bytes, a rank sends
-2·b·(s/n)·w·4 bytes of keys and values n−1 times in forward, again n−1 times in backward, and their gradients n times.
-Compute per turn grows with (s/n)², bytes with s/n: long sequences hide the ring, short ones do not. Gradients of the
-parameters are averaged over the ranks, as in `ddp`.
+2·b·(s/n)·w·4 bytes of keys and values n−1 times in forward, again n−1 times in backward, and as many of their gradients
+n times. Compute per turn grows with (s/n)², bytes with s/n: long sequences hide the ring, short ones do not. Gradients
+of the parameters are averaged over the ranks, as in `ddp`.
 
 Causal masking makes work uneven. With `--split contiguous` rank 0 holds the first tokens, which look at hardly any
 others, and the last rank's tokens look at all: it computes about twice the mean, and the others wait for it. With
 `--split zigzag` the sequence is cut into 2n chunks and rank r holds chunk r and chunk 2n−1−r, which evens it out.
 
-In the trace: per layer n spans `ring turn=1 keys_of=0`, each with `comm:send` and `comm:recv` before the products, and
-`ring wait` where a rank has to wait for its neighbour. In forward the others' keys are then there already, if the turn
-took longer than the transfer. What a fused kernel would do in one operation is written here in plain ones, so that it
-runs on every device; scores of (s/n)² per head exist for a moment.
+In the trace: per layer n spans `ring turn=1 keys_of=0`, each with `comm:send` and `comm:recv` first, then the products,
+then `wait:recv ...`, which is short if the turn took longer than the transfer and the neighbour was not late. In
+backward the gradients' turn to be sent comes after the products. What a fused kernel does in one operation is written
+here in plain ones, so that it runs on every device; scores of (s/n)² per head exist for a moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -44,7 +44,7 @@ from .harness import Job, Training
 from .launch import main
 from .layout import Layout
 from .samples import Batch
-from .transformer import Attention, Embedding, Transformer, initialise, next_token_loss
+from .transformer import Attention, Embedding, Shape, Transformer, initialise, next_token_loss
 
 FAULTS = ("no_overlap",)
 REFUSED = {
@@ -115,7 +115,7 @@ def _megabytes(model: nn.Module) -> float:
 class PlacedEmbedding(Embedding):
     """An embedding of tokens that stand at these places of the sequence."""
 
-    def __init__(self, shape: Any, places: Tensor) -> None:
+    def __init__(self, shape: Shape, places: Tensor) -> None:
         super().__init__(shape)
         self.places = places  # no buffer: `DistributedDataParallel` makes buffers the same on all ranks
 
@@ -127,7 +127,7 @@ class PlacedEmbedding(Embedding):
 class ContextAttention(Attention):
     """Causal self-attention over the whole sequence, of which each rank of the ring holds a part."""
 
-    def __init__(self, shape: Any, ring: Ring) -> None:
+    def __init__(self, shape: Shape, ring: Ring) -> None:
         super().__init__(shape)
         self.ring = ring
 
@@ -158,15 +158,12 @@ class Moving:
 
     sent: Tensor
     received: Tensor
-    works: list[dist.Work] = field(default_factory=list)
+    works: list[dist.Work]
 
     def wait(self) -> Tensor:
         """What has come from the previous rank."""
-        if self.works:
-            with record_function("ring wait"):
-                for work in self.works:
-                    work.wait()
-            self.works = []
+        while self.works:  # each once: gloo would wait for another transfer
+            self.works.pop().wait()
         return self.received
 
 
@@ -184,7 +181,7 @@ class Ring:
         return self.group.size()
 
     def owner(self, turn: int) -> int:
-        """Whose keys this rank holds in this turn; its own in turn 0."""
+        """Whose keys this rank holds in this turn: its own in turn 0, the previous rank's in turn 1."""
         return (self.group.rank() - turn) % self.size
 
     def held_by(self, rank: int) -> tuple[int, ...]:
@@ -209,14 +206,11 @@ class Ring:
         Both at once, or a ring in which all send first would stand still. All ranks call this in the same order.
         """
         if self.size == 1:
-            return Moving(array, array)
-        moving = Moving(array.contiguous(), torch.empty_like(array, memory_format=torch.contiguous_format))
-        moving.works = dist.batch_isend_irecv(
-            [
-                dist.P2POp(dist.isend, moving.sent, group=self.group, group_peer=(self.group.rank() + 1) % self.size),
-                dist.P2POp(dist.irecv, moving.received, group=self.group, group_peer=self.owner(1)),
-            ]
-        )
+            return Moving(array, array, [])
+        sent, received = array.contiguous(), torch.empty_like(array, memory_format=torch.contiguous_format)
+        sending = dist.P2POp(dist.isend, sent, group=self.group, group_peer=self.owner(-1))
+        receiving = dist.P2POp(dist.irecv, received, group=self.group, group_peer=self.owner(1))
+        moving = Moving(sent, received, dist.batch_isend_irecv([sending, receiving]))
         if not self.overlap:
             moving.wait()
         return moving
