@@ -13,6 +13,11 @@ def workloads() -> dict[str, str]:
     }
 
 
+def title(name: str) -> str:
+    """The first line of one workload."""
+    return _title(Path(__file__).with_name(f"{name}.py")) or name
+
+
 def _title(path: Path) -> str | None:
     module = ast.parse(path.read_text(encoding="utf-8"))
     builds = any(isinstance(node, ast.FunctionDef) and node.name == "build" for node in module.body)

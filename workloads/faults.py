@@ -134,3 +134,24 @@ def check(fault: Fault, device: str, workload: object, name: str, ranks: int) ->
 def table(workload: object) -> dict[str, dict[str, str]]:
     """Fault -> device -> `yes`, or why not."""
     return {kind: {device: refusal(kind, device, workload) or "yes" for device in DEVICES} for kind in KINDS}
+
+
+def markdown(workloads: Mapping[str, object]) -> str:
+    """The whole table, fault × workload × device, with a footnote for each reason why not."""
+    reasons: list[str] = []
+    lines = [["fault", "what happens", "size", *workloads], ["---"] * (3 + len(workloads))]
+    for kind, described in KINDS.items():
+        cells = [_cell(kind, workload, reasons) for workload in workloads.values()]
+        lines.append([f"`{kind}`", described.what, f"{described.size:g} {described.unit}".rstrip(), *cells])
+    rows = ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join([*rows, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))])
+
+
+def _cell(kind: str, workload: object, reasons: list[str]) -> str:
+    """The devices on which it can happen, and the numbers of the reasons why not on the others."""
+    why = {device: refusal(kind, device, workload) for device in DEVICES}
+    reasons += [reason for reason in dict.fromkeys(why.values()) if reason is not None and reason not in reasons]
+    possible = [device for device, reason in why.items() if reason is None]
+    named = "all" if len(possible) == len(DEVICES) else ", ".join(possible) or "no"
+    numbers = sorted({reasons.index(reason) + 1 for reason in why.values() if reason is not None})
+    return " ".join([named, *(f"({number})" for number in numbers)])

@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import gzip
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -93,6 +95,8 @@ def run(name: str, workload: Workload, options: argparse.Namespace, command: str
     job = _job(name, workload, options, rank, ranks)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
+    if rank == 0:
+        _clear(out)
     with _prepared(job), _meeting(job.device) as store:
         training = workload.build(job)
         profiler, losses, seconds = _train(job, training, out)
@@ -164,7 +168,6 @@ def _train(job: Job, training: Training, out: Path) -> tuple[profile, list[float
     batches = _batches(job)
     losses: list[Tensor | None] = []
     seconds = []
-    gc.collect()
     gc.freeze()  # or a full collection walks all of torch, some 0.1 s at any moment: a fault that nobody asked for
     with _profiler(job) as profiler:
         for step in range(given.wait + given.warmup + given.active):
@@ -205,5 +208,16 @@ def _batches(job: Job) -> Iterator[Batch]:
 
 
 def _export(job: Job, profiler: profile, trace: Path) -> None:
-    profiler.export_chrome_trace(str(trace))
-    injection.into_clock(job.injection, trace)
+    # PyTorch would compress it itself, but line by line, which takes ten times as long.
+    plain = trace.with_suffix("")
+    profiler.export_chrome_trace(str(plain))
+    injection.into_clock(job.injection, plain)
+    with plain.open("rb") as written, gzip.open(trace, "wb", compresslevel=5) as compressed:
+        shutil.copyfileobj(written, compressed, length=1 << 20)
+    plain.unlink()
+
+
+def _clear(out: Path) -> None:
+    """Take away what an earlier run has left: more ranks than this one's would be taken for its own."""
+    for stale in [*out.glob("rank*.json.gz"), out / "run.json"]:
+        stale.unlink(missing_ok=True)

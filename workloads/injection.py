@@ -7,7 +7,6 @@ so that a diagnosis can be held to it.
 from __future__ import annotations
 
 import gc
-import gzip
 import json
 import random
 import threading
@@ -163,8 +162,6 @@ def into_clock(injection: Injection, trace: Path) -> None:
     if milliseconds is None:
         return
     shift_ns = round(milliseconds * 1e6)
-    with gzip.open(trace, "rt", encoding="utf-8") as file:
-        content = json.load(file)
+    content = json.loads(trace.read_text(encoding="utf-8"))
     content["baseTimeNanoseconds"] = content.get("baseTimeNanoseconds", 0) + shift_ns
-    with gzip.open(trace, "wt", encoding="utf-8") as file:
-        json.dump(content, file)
+    trace.write_text(json.dumps(content), encoding="utf-8")

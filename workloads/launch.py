@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any
 
-from . import catalog, options, rank
+from . import catalog, faults, options, rank
 from .errors import WorkloadError, WrongUse
 
 INTERRUPTED = 130
@@ -51,6 +51,9 @@ def _run(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage(known))
         return
+    if arguments == ["faults"]:
+        print(faults.markdown({name: rank.module_of(name) for name in known}))
+        return
     name, *rest = arguments
     if name not in known:
         raise WrongUse(f"no workload {name!r}; there are {', '.join(known)}")
@@ -66,7 +69,8 @@ def _run(arguments: list[str]) -> None:
 
 def _usage(known: dict[str, str]) -> str:
     rows = [f"  {name:<12} {title}" for name, title in known.items()]
-    return "\n".join([f"usage: python -m {__package__} NAME --ranks N --out FOLDER ...", "", *rows])
+    table = f"  {'faults':<12} Print which faults can happen in which workload on which device."
+    return "\n".join([f"usage: python -m {__package__} NAME --ranks N --out FOLDER ...", "", *rows, "", table])
 
 
 def _start(name: str, arguments: list[str], command: str) -> None:

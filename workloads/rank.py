@@ -10,24 +10,28 @@ import threading
 import traceback
 from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
+from typing import Any
 
 from . import catalog, options
 from .errors import WorkloadError
 
 
+def module_of(name: str) -> Any:
+    """The module of a workload; importing it takes seconds, for torch."""
+    return importlib.import_module(f".{name}", __package__)
+
+
 def parser_of(name: str) -> options.Parser:
     """The parser of all options of a workload: shared ones and its own."""
-    module = importlib.import_module(f".{name}", __package__)
-    parser = options.parser(name, catalog.workloads()[name])
-    module.add_options(parser)
+    parser = options.parser(name, catalog.title(name))
+    module_of(name).add_options(parser)
     return parser
 
 
 def run(name: str, arguments: list[str], command: str) -> None:
     """Run this rank; who it is comes from the environment."""
     harness = importlib.import_module(".harness", __package__)
-    module = importlib.import_module(f".{name}", __package__)
-    harness.run(name, module, parser_of(name).parse_args(arguments), command)
+    harness.run(name, module_of(name), parser_of(name).parse_args(arguments), command)
 
 
 def started(words: Connection, environment: dict[str, str], name: str, arguments: list[str], command: str) -> None:

@@ -1,5 +1,8 @@
 """Each fault really happens: its effect is in the trace, measured by plain code on the JSON."""
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 
 from tests.workloads import traces
@@ -16,7 +19,7 @@ from tests.workloads.traces import (
     steps,
     total,
 )
-from workloads import ddp, faults
+from workloads import catalog, ddp, faults
 from workloads.errors import WrongUse
 from workloads.faults import Fault, parse
 
@@ -233,6 +236,13 @@ def test_what_cannot_happen_is_refused_with_a_sentence(kind, device, said):
 def test_one_rank_alone_has_no_faults_between_ranks(kind):
     with pytest.raises(WrongUse, match="two ranks"):
         faults.check(parse(kind, 1, 0), "cpu", ddp, "ddp", 1)
+
+
+def test_the_readme_has_the_table_of_all_workloads():
+    """Where this fails, paste what `python -m workloads faults` prints."""
+    readme = Path(faults.__file__).with_name("README.md").read_text()
+    table = faults.markdown({name: import_module(f"workloads.{name}") for name in catalog.workloads()})
+    assert f"<!-- what `python -m workloads faults` prints -->\n\n{table}\n\n<!-- end -->" in readme
 
 
 def test_the_table_has_every_cell():
