@@ -70,7 +70,8 @@ def test_no_whole_numbers_among_their_like(value):
 @pytest.mark.parametrize(
     ("value", "number"),
     [
-        (0, NO_ID), (None, NO_ID), (-1, NO_ID), ("", NO_ID), (5, 5), ("5", 5), (" 5 ", 5), (2**64 - 1, 2**64 - 1), (2**63, 2**63),
+        (0, NO_ID), (None, NO_ID), (-1, NO_ID), ("", NO_ID), (5, 5), ("5", 5), (" 5 ", 5),
+        (2**64 - 1, 2**64 - 1), (2**63, 2**63),
         (str(2**64 - 1), 2**64 - 1), (2**53 + 1, 2**53 + 1),
     ],
 )  # fmt: skip

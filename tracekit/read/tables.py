@@ -63,7 +63,7 @@ def rank_parts(raw: RawTrace, basename: str, communicates: re.Pattern[str]) -> l
         claimed = several[0] if several else None
         return [_part(raw, claimed, basename, communicates, tuple(_text_notes(raw)))]
     owner, strays = _owners(raw.spans)
-    notes = [*_text_notes(raw)]
+    notes = [*_text_notes(raw), *_problem_notes(raw)]
     if strays:
         message = f"left out events that do not say to which of the file's {len(several)} ranks they belong"
         notes.append(Note("no-rank-told", "warning", message, None, strays))
@@ -214,7 +214,7 @@ def _places(offsets: list[int]) -> str:
     return ", ".join(map(str, offsets[:SHOWN_PLACES])) + more
 
 
-def _work_notes(raw: RawTrace, found: Sorted) -> Iterator[Note]:
+def _problem_notes(raw: RawTrace) -> Iterator[Note]:
     sentences = {
         "strange-event": "left out events of a form that is not the trace format's",
         "half-span": "left out begins without an end, or ends without a begin",
@@ -223,6 +223,10 @@ def _work_notes(raw: RawTrace, found: Sorted) -> Iterator[Note]:
     for code, sentence in sentences.items():
         if count := raw.problems.get(code):
             yield Note(code, "warning", sentence, None, count)
+
+
+def _work_notes(raw: RawTrace, found: Sorted) -> Iterator[Note]:
+    yield from _problem_notes(raw)
     if found.before_launch:
         yield Note(
             "before-launch", "warning", "left out work that ends before its launch began", None, found.before_launch
