@@ -18,8 +18,8 @@ nothing and holds one block, each more holds one block more. `--mixed-precision`
 reduces in float32: the gathers move half the bytes. With accumulation, `--no-sync` scatters gradients in the last
 micro-batch only, and holds P bytes of them until then.
 
-In the trace: `FSDP::all_gather` where a gather is issued, `FSDP::all_gather_copy_out` where its wait has ended and the
-layer's matrices are cut out of what came; per micro-batch 2 x blocks + 1 gathers (ZeRO-3) or blocks + 1 (ZeRO-2), and
+In the trace: `FSDP::all_gather` where a gather is issued, `FSDP::all_gather_copy_out` where the host awaits it and then
+cuts the layer's matrices out of what came; per micro-batch 2 x blocks + 1 gathers (ZeRO-3) or blocks + 1 (ZeRO-2), and
 blocks + 1 reduce-scatters. On a CPU there are no streams. A gather then overlaps only if it runs asynchronously, which
 is set here; and a reduce-scatter never does, since FSDP waits for it on the spot. On an accelerator both run on streams
 of their own, and with `--prefetch 0` the next block's gather still overlaps in forward: the host runs ahead and asks.
