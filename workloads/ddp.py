@@ -28,6 +28,7 @@ from .samples import Batch
 from .transformer import next_token_loss
 
 FAULTS = ("no_overlap",)
+ONE_BUCKET_MB = 2.0**20  # for all gradients: complete only when backward is over
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,16 +42,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def layout(options: argparse.Namespace, ranks: int) -> Layout:
     """All ranks on the data axis."""
     sharding = "optimizer states (ZeRO-1)" if options.zero1 else None
-    return Layout({"dp": ranks}, details={"sharding": sharding})
+    return Layout({"dp": ranks}, details={"sharding": sharding, "bucket_bytes": round(_bucket_mb(options) * 2**20)})
 
 
 def build(job: Job) -> Training:
     """The model wrapped, AdamW, and a step that averages gradients over the ranks."""
     model = job.transformer()
-    bucket_mb = job.options.bucket_mb
-    if job.fault("no_overlap"):  # one bucket for all is complete only when backward is over
-        bucket_mb = 1 + sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / 2**20
-    wrapped = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
+    wrapped = DistributedDataParallel(model, bucket_cap_mb=_bucket_mb(job.options))
     optimizer, held = _optimizer(job, wrapped)
 
     def step(batches: list[Batch]) -> Tensor:
@@ -66,7 +64,11 @@ def build(job: Job) -> Training:
         optimizer.step()
         return torch.stack(losses).sum()
 
-    return Training(model, held, step, {"bucket_bytes": round(bucket_mb * 2**20)})
+    return Training(model, held, step)
+
+
+def _bucket_mb(options: argparse.Namespace) -> float:
+    return ONE_BUCKET_MB if any(fault.startswith("no_overlap") for fault in options.fault) else options.bucket_mb
 
 
 def _silent(options: argparse.Namespace, number: int, microbatches: int) -> bool:

@@ -123,7 +123,11 @@ def test_one_trace_a_rank_with_steps_shapes_and_memory(two_ranks):
 
 def test_the_record_is_complete(two_ranks):
     facts = two_ranks.facts
-    assert facts["layout"] == {"axes": [{"name": "dp", "size": 2, "groups": [[0, 1]]}], "sharding": None}
+    assert facts["layout"] == {
+        "axes": [{"name": "dp", "size": 2, "groups": [[0, 1]]}],
+        "sharding": None,
+        "bucket_bytes": 2**19,
+    }
     assert facts["model"]["parameters"] * 4 == facts["ranks"][0]["parameter_bytes"]
     assert (facts["device"], facts["backend"], facts["world_size"]) == ("cpu", "gloo", 2)
     assert facts["command"].startswith("python -m workloads ddp --layers 1")
