@@ -1,0 +1,1 @@
+"""The arithmetic of parallel training: what a layout costs, by formula."""
