@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -25,7 +27,13 @@ from tracekit.read.text import Stream
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".pt.trace.json", ".pt.trace.json.gz")
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 COMPRESSED_BYTES = 1 << 16
-_BROKEN = (cast("type[Exception]", isal_zlib.error), zstandard.ZstdError, OSError, EOFError, ValueError)
+STEP_BYTES = 1 << 12
+_GZIP = b"\x1f\x8b"
+_BROKEN = (
+    *(cast("type[Exception]", isal_zlib.error), zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, ValueError),
+    *(tarfile.TarError, zipfile.BadZipFile, OSError),
+)
+_NOT_OPENED = (*_BROKEN, KeyError, ImportError, RuntimeError, struct.error)  # zip tells of passwords by RuntimeError
 
 
 class ByteFile(Protocol):
@@ -70,7 +78,7 @@ def _of_path(path: str) -> list[TraceFile]:
             names = sorted(system.glob(inner)) if any(mark in inner for mark in "*?[") else []
             names = names or ([inner] if system.exists(inner) else [])
         files = [file for name in names for file in _of_file(system, name)]
-    except (OSError, ValueError, ImportError, tarfile.TarError, zipfile.BadZipFile) as error:
+    except _NOT_OPENED as error:
         raise Unreadable(f"{path}: {error}") from error
     if not files:
         raise Unreadable(f"{path}: no such file, and no folder or pattern with traces (*.json, *.json.gz, *.json.zst)")
@@ -99,7 +107,18 @@ def _members(name: str, archive: ByteFile) -> Iterator[tuple[str, int]]:
             yield from ((one.filename, one.file_size) for one in zipped.infolist() if _is_trace_name(one.filename))
     else:
         with _tar(archive) as tar:
-            yield from ((one.name, one.size) for one in tar if one.isfile() and _is_trace_name(one.name))
+            yield from ((one.name, one.size) for one in _until_cut(tar) if one.isfile() and _is_trace_name(one.name))
+
+
+def _until_cut(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The archive's members; of one that is cut off, those that are there."""
+    count = 0
+    try:
+        for count, one in enumerate(tar, 1):  # noqa: B007
+            yield one
+    except tarfile.TarError:
+        if not count:
+            raise
 
 
 @contextmanager
@@ -111,18 +130,23 @@ def _tar(archive: ByteFile) -> Iterator[tarfile.TarFile]:
 @contextmanager
 def opened(file: TraceFile) -> Iterator[Stream]:
     """The trace's decompressed bytes as a stream; Unreadable where it cannot be opened."""
-    try:
-        with fsspec.open(file.url, "rb") as raw:
-            if not file.member:
-                yield _Decompressed(raw)
-            elif file.url.lower().endswith(".zip"):
-                with zipfile.ZipFile(raw) as zipped, zipped.open(file.member) as inner:
-                    yield _Decompressed(inner)
-            else:
-                with _tar(raw) as tar:
-                    yield _Decompressed(_member(tar, file.member))
-    except (FileNotFoundError, PermissionError, IsADirectoryError, KeyError) as error:
-        raise Unreadable(f"{file.name}: {getattr(error, 'strerror', None) or error}") from error
+    with ExitStack() as stack:
+        try:
+            stream = _Decompressed(_raw(file, stack))
+        except _NOT_OPENED as error:
+            raise Unreadable(f"{file.name}: {getattr(error, 'strerror', None) or error}") from error
+        yield stream
+
+
+def _raw(file: TraceFile, stack: ExitStack) -> ByteFile:
+    """The trace's bytes as they are stored, open for as long as the stack is."""
+    raw: ByteFile = stack.enter_context(fsspec.open(file.url, "rb"))
+    if not file.member:
+        return raw
+    if file.url.lower().endswith(".zip"):
+        zipped = stack.enter_context(zipfile.ZipFile(cast("str", raw)))
+        return cast("ByteFile", stack.enter_context(zipped.open(file.member)))
+    return _member(stack.enter_context(_tar(raw)), file.member)
 
 
 def _member(tar: tarfile.TarFile, name: str) -> ByteFile:
@@ -140,25 +164,36 @@ class _Decompressed:
     """
 
     def __init__(self, raw: ByteFile) -> None:
+        self.broken = False
         self._raw = raw
-        self._head = raw.read(COMPRESSED_BYTES)
+        self._head = self._more()
+        self._is_gzip = self._head.startswith(_GZIP)
         self._new = _decompressor(self._head)
         self._engine = self._new() if self._new else None
         self._ready = b""
         self._given = 0
-        self.broken = False
+        self._before = 0
 
     def read(self, size: int, /) -> bytes:
         """Up to `size` bytes, none only at the end."""
         while self._given >= len(self._ready) and not self.broken:
-            more = self._head or self._raw.read(COMPRESSED_BYTES)
+            more = self._head or self._more()
             if not more:
                 return b""
-            self._head, self._given = b"", 0
+            self._head, self._before, self._given = b"", self._before + self._given, 0
             self._ready = self._decompress(more)
         part = self._ready[self._given : self._given + size]
         self._given += len(part)
         return part
+
+    def _more(self) -> bytes:
+        try:
+            return self._raw.read(COMPRESSED_BYTES)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except _BROKEN:
+            self.broken = True
+            return b""
 
     def _decompress(self, more: bytes) -> bytes:
         if self._engine is None or self._new is None:
@@ -171,9 +206,43 @@ class _Decompressed:
                 parts.append(self._engine.decompress(more))
             except _BROKEN:
                 self.broken = True
-                break
+                return self._up_to_the_break() or b"".join(parts)
             more = self._engine.unused_data.lstrip(b"\0") if self._engine.eof else b""
         return b"".join(parts)
+
+    def _up_to_the_break(self) -> bytes:
+        """What a broken gzip holds beyond what was given, to the byte: read again from its start, in small steps."""
+        if not self._is_gzip:
+            return b""
+        found, place = [], 0
+        try:
+            self._raw.seek(0)
+            for part in _in_small_steps(self._raw):
+                place += len(part)
+                if place > self._before:
+                    found.append(part[max(len(part) - (place - self._before), 0) :])
+        except (*_BROKEN, AttributeError):  # the latter: it cannot be read again
+            pass
+        return b"".join(found)
+
+
+def _in_small_steps(raw: ByteFile) -> Iterator[bytes]:
+    """Decompresses gzip so that of a broken one a byte at most is lost before the broken place; then raises."""
+    engine = zlib.decompressobj(wbits=31)
+    while more := raw.read(COMPRESSED_BYTES):
+        while more:
+            before = engine.copy()
+            try:
+                part = engine.decompress(more, STEP_BYTES)
+            except zlib.error:
+                while part := before.decompress(more, 1):
+                    more = before.unconsumed_tail
+                    yield part
+                raise
+            yield part
+            more = engine.unconsumed_tail
+            if engine.eof:
+                more, engine = engine.unused_data.lstrip(b"\0"), zlib.decompressobj(wbits=31)
 
 
 class _Engine(Protocol):
@@ -189,7 +258,7 @@ class _NewEngine(Protocol):
 
 def _decompressor(head: bytes) -> _NewEngine | None:
     known: dict[bytes, _NewEngine] = {
-        b"\x1f\x8b": lambda: cast("_Engine", isal_zlib.decompressobj(wbits=31)),
+        _GZIP: lambda: cast("_Engine", isal_zlib.decompressobj(wbits=31)),
         b"\x28\xb5\x2f\xfd": lambda: cast("_Engine", zstandard.ZstdDecompressor().decompressobj()),
         b"BZh": lambda: cast("_Engine", bz2.BZ2Decompressor()),
         b"\xfd7zXZ": lambda: cast("_Engine", lzma.LZMADecompressor()),
