@@ -43,7 +43,7 @@ def assign(claims: Sequence[Claim]) -> tuple[dict[int, Place], list[Note]]:
     Raises AmbiguousRanks where two files are the same rank at the same time, Unreadable where nothing is any rank's.
     """
     notes: list[Note] = []
-    on_device = any(claim.identity.device != CPU for claim in claims)
+    on_device = [claim.identity for claim in claims if claim.identity.device != CPU]
     ranks: dict[int, int] = {}
     for index, claim in enumerate(claims):
         rank, told = _rank(claim, on_device, alone=len(claims) == 1)
@@ -58,12 +58,14 @@ def assign(claims: Sequence[Claim]) -> tuple[dict[int, Place], list[Note]]:
     return places, notes + list(_missing([claims[index] for index in places], ranks))
 
 
-def _rank(claim: Claim, on_device: bool, *, alone: bool) -> tuple[int | None, list[Note]]:
-    """The rank of a part, if it is one's, and the notes on how it was found."""
+def _rank(claim: Claim, on_device: Sequence[Identity], *, alone: bool) -> tuple[int | None, list[Note]]:
+    """The rank of a part, if it is one's, and the notes on how it was found; `on_device` are those with device work."""
     identity, named = claim.identity, rank_in_name(claim.name)
-    helper = on_device and identity.device == CPU
+    helper = bool(on_device) and identity.device == CPU
     if helper and identity.rank is None:
         return None, [_left(claim, "helper-file", "has no device work while other files have, and names no rank")]
+    if helper and any(_same_at_once(identity, other) for other in on_device):  # a child process inherits its rank
+        return None, [_left(claim, "helper-file", f"has no device work while another file of rank {identity.rank} has")]
     if identity.rank is not None:
         size = identity.world_size
         if identity.rank >= 0 and (not size or identity.rank < size):
@@ -77,6 +79,10 @@ def _rank(claim: Claim, on_device: bool, *, alone: bool) -> tuple[int | None, li
     if alone:
         return 0, [Note("assumed-rank", "info", f"{claim.name}: names no rank; the only file is taken as rank 0", 0)]
     return None, [_left(claim, "unassigned-file", "tells its rank neither in its metadata nor in its name")]
+
+
+def _same_at_once(one: Identity, other: Identity) -> bool:
+    return one.rank == other.rank and one.start_ns < other.end_ns and other.start_ns < one.end_ns
 
 
 def _left(claim: Claim, code: str, reason: str) -> Note:

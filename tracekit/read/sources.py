@@ -40,6 +40,7 @@ class ByteFile(Protocol):
     """A file opened for reading bytes."""
 
     def read(self, size: int = -1, /) -> bytes: ...
+    def seek(self, offset: int, /) -> int: ...
 
 
 @dataclass(frozen=True)
