@@ -31,11 +31,12 @@ import sys
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
     PrepareModuleInput,
+    PrepareModuleInputOutput,
     PrepareModuleOutput,
     RowwiseParallel,
     SequenceParallel,
@@ -110,12 +111,18 @@ def split(model: Transformer, mesh: DeviceMesh, sequence_parallel: bool) -> None
 
 def _pairs(between: Replicate | Shard) -> dict[str, ParallelStyle]:
     """Of a block: both pairs of matrices, given the placement of the activations between the pairs."""
-    # Once for query, key and value together, or backward would all-reduce the gradient of each.
-    enter = PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(Replicate(),))
-    leave = RowwiseParallel(output_layouts=between)
-    first = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
-    attention = {"attention": enter, **first, "attention.out": leave}
-    return {**attention, "mlp": enter, "mlp.up": ColwiseParallel(), "mlp.down": leave}
+    # Around the pair, not its matrices: query, key and value enter together, and so do their gradients leave; and a
+    # result is awaited here, where the trace shows a wait, not in the addition that reads it.
+    pair = PrepareModuleInputOutput(
+        input_layouts=(between,),
+        desired_input_layouts=(Replicate(),),
+        output_layouts=(Partial(),),
+        desired_output_layouts=(between,),
+    )
+    second = RowwiseParallel(output_layouts=Partial(), use_local_output=False)
+    attention = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
+    mlp = {"mlp": pair, "mlp.up": ColwiseParallel(), "mlp.down": second}
+    return {"attention": pair, **attention, "attention.out": second, **mlp}
 
 
 def _norms(sequence_parallel: bool) -> dict[str, ParallelStyle]:

@@ -138,6 +138,18 @@ def test_nothing_hides_the_communication(run):
     assert sum(overlap(span, products(events)) for span in spans) == 0
 
 
+@pytest.mark.parametrize("split", ["plain", "sequence"])
+def test_a_wait_is_never_inside_an_operation_that_computes(split, request):
+    for step in steps(request.getfixturevalue(split).events(0)):
+        waits = named(step, "_c10d_functional::wait_tensor")
+        assert waits
+        assert not [event["name"] for event in named(step, "aten::") if any(around(wait, event) for wait in waits)]
+
+
+def around(inner, outer):
+    return inner["tid"] == outer["tid"] and outer["ts"] <= inner["ts"] and traces.end(inner) <= traces.end(outer)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
