@@ -18,9 +18,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
+from pathlib import Path
 from typing import Any
 
-from . import catalog, faults, options, rank
+from . import catalog, faults, options, picture, rank
 from .errors import WorkloadError, WrongUse
 
 INTERRUPTED = 130
@@ -55,6 +56,9 @@ def _run(arguments: list[str]) -> None:
         print(faults.markdown({name: rank.module_of(name) for name in known}))
         return
     name, *rest = arguments
+    if name == "picture" and len(rest) == 1:
+        print(picture.draw(Path(rest[0])))
+        return
     if name not in known:
         raise WrongUse(f"no workload {name!r}; there are {', '.join(known)}")
     if {"-h", "--help"} & set(rest):
@@ -69,8 +73,9 @@ def _run(arguments: list[str]) -> None:
 
 def _usage(known: dict[str, str]) -> str:
     rows = [f"  {name:<12} {title}" for name, title in known.items()]
-    table = f"  {'faults':<12} Print which faults can happen in which workload on which device."
-    return "\n".join([f"usage: python -m {__package__} NAME --ranks N --out FOLDER ...", "", *rows, "", table])
+    rows += ["", "  faults       Print which faults can happen in which workload on which device."]
+    rows += ["  picture DIR  Draw the first recorded step of a run as text."]
+    return "\n".join([f"usage: python -m {__package__} NAME --ranks N --out FOLDER ...", "", *rows])
 
 
 def _start(name: str, arguments: list[str], command: str) -> None:
