@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import gc
 import gzip
+import json
 import os
 import shutil
 import time
@@ -191,13 +192,16 @@ def _profiler(job: Job) -> profile:
     given = job.options
     # Slow links are threads of our own, which are recorded only so.
     threads = _ExperimentalConfig(profile_all_threads=job.injection.asked("slow_link"))
-    return profile(
+    profiler = profile(
         activities=supported_activities(),
         schedule=schedule(wait=given.wait, warmup=given.warmup, active=given.active, repeat=1),
         record_shapes=True,
         profile_memory=True,
         experimental_config=threads,
     )
+    if job.device.name == "emulated":  # so that whoever reads the trace can say so
+        profiler.preset_metadata_json("emulated_device", json.dumps({"flop_per_s": given.emulated_flops}))
+    return profiler
 
 
 def _batches(job: Job) -> Iterator[Batch]:

@@ -9,9 +9,10 @@ from tracekit.cli import demo
 PRETENDED = """
 import shutil, sys
 from pathlib import Path
-assert sys.argv[1:4] == ["ddp", "--ranks", "2"], sys.argv
-print("training")
-out = Path(sys.argv[sys.argv.index("--out") + 1])
+workload, into = sys.argv[1], Path(sys.argv[-1])
+assert sys.argv[2] == "--ranks" and sys.argv[-2] == "--out" and into.name == workload, sys.argv
+print("training", workload)
+out = into
 for file in (Path(__file__).parent / "traces").iterdir():
     shutil.copy(file, out)
 """
@@ -39,9 +40,11 @@ def test_the_demo_profiles_and_analyses(pretended, capfd, tmp_path):
     assert cli.main(["demo", "--out", str(out)]) == 0
     stdout, stderr = capfd.readouterr()
     assert "ranks 0-1 of 2" in stdout
+    assert stdout.count("ranks 0-1 of 2") == 2
     assert "training" not in stdout
-    assert "training" in stderr
-    assert len(list(out.iterdir())) == 2
+    assert "training ddp" in stderr
+    assert "training pipeline" in stderr
+    assert sorted(folder.name for folder in out.iterdir()) == ["ddp", "pipeline"]
 
 
 def test_without_a_folder_nothing_is_left_behind(pretended, capfd, monkeypatch, tmp_path):

@@ -18,17 +18,24 @@ WORKLOADS = ("workloads", "tracekit_workloads")
 """The reference workloads as a checkout and as the wheel name them."""
 
 
+EMULATED = ("--device", "emulated", "--emulated-flops", "2e9", "--wait", "0", "--warmup", "1", "--active", "3")
+RUNS = (
+    ("ddp", "data parallelism, 2 ranks; rank 1 is half as fast", ("--ranks", "2", "--fault", "slow_device:1:2")),
+    ("pipeline", "a pipeline of 4 stages, 1F1B", ("--ranks", "4", "--schedule", "1f1b", "--microbatches", "8")),
+)
+"""Workload, what it shows, and its options. The emulated device computes asleep, so that two cores are enough."""
+
+
 def demo(
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="Keep the traces here.")] = "",
-    ranks: Annotated[int, typer.Option("--ranks", min=1, help="How many processes train.")] = 2,
 ) -> None:
-    """Profile a small data-parallel training on this machine's CPU, then say where its steps went."""
+    """Profile small distributed trainings on this machine's CPU, then say where their steps went."""
     package = workloads_package()
     if out:
-        shown(package, Path(out), ranks)
+        all_shown(package, Path(out))
         return
     with TemporaryDirectory(prefix="tracekit-demo-") as folder:
-        shown(package, Path(folder), ranks)
+        all_shown(package, Path(folder))
 
 
 def workloads_package() -> str:
@@ -41,12 +48,18 @@ def workloads_package() -> str:
     raise WrongUse("the demo runs tracekit's reference workloads, which this installation lacks")
 
 
-def shown(package: str, folder: Path, ranks: int) -> None:
-    """Profiles the workload into the folder and prints the account of its traces."""
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"tracekit: profiling a DDP training of {ranks} ranks into {folder}", file=sys.stderr)
-    command = [sys.executable, "-m", package, "ddp", "--ranks", str(ranks), "--out", str(folder)]
+def all_shown(package: str, folder: Path) -> None:
+    """Profiles each workload into a folder of its own and prints the account of its traces."""
+    for workload, shows, options in RUNS:
+        into = folder / workload
+        into.mkdir(parents=True, exist_ok=True)
+        print(f"tracekit: profiling {shows} (into {into})", file=sys.stderr)
+        profile([sys.executable, "-m", package, workload, *options, *EMULATED, "--out", str(into)])
+        print(account(analyzed([str(into)], cache=False)))
+
+
+def profile(command: list[str]) -> None:
+    """Runs a workload; TracekitError where it fails."""
     code = subprocess.run(command, stdout=sys.stderr.fileno(), check=False).returncode
     if code != 0:
         raise TracekitError(f"the workload ended with code {code}; it told why above: {' '.join(command)}")
-    print(account(analyzed([str(folder)], cache=False)), end="")

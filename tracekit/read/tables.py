@@ -237,6 +237,8 @@ def _work_notes(raw: RawTrace, found: Sorted) -> Iterator[Note]:
     if found.cut:
         message = "cut durations that overrun the next start on their own lane by more than can be"
         yield Note("overrun", "warning", message, None, found.cut)
+    if raw.metadata.get("emulated_device"):
+        yield Note("emulated-device", "info", "the device is emulated: compute takes a stated time, asleep")
     if not len(found.work):
         yield Note("no-work", "warning", "the file shows no work: no device rows, no operators, no gloo spans")
 
