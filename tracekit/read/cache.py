@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import io
 import os
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ import pandas as pd
 import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
+from isal import isal_zlib
 
 from tracekit.errors import Unreadable
 from tracekit.model import NO_TIME, Note
@@ -33,7 +35,7 @@ from tracekit.read.kineto import read_kineto
 from tracekit.read.sources import TraceFile, opened
 from tracekit.read.tables import Identity, RankPart, rank_parts
 
-READER_VERSION = 2
+READER_VERSION = 3
 """Counts up whenever the same file would be read to other tables."""
 DEFAULT_LIMIT_BYTES = 20 * 10**9
 YOUNG_SECONDS = 3600
@@ -94,19 +96,29 @@ class ParquetTables:
 
     def _on_own_clock(self, name: str) -> pd.DataFrame:
         try:
-            return _read_table(Path(self.folder), self.part, name)
-        except (OSError, pa.ArrowException, KeyError, ValueError):
+            return _read_table(Path(self.folder), self.part, name, _entry(Path(self.folder)))
+        except (OSError, msgspec.MsgspecError, pa.ArrowException, KeyError, ValueError):
             shutil.rmtree(self.folder, ignore_errors=True)
             again = parsed(self.file, self.settings)
             if again.error or self.part >= len(again.parts):
                 raise Unreadable(again.error or f"{self.file.name}: changed while it was analysed") from None
-            return _read_table(Path(again.parts[self.part].source.folder), self.part, name)
+            made = Path(again.parts[self.part].source.folder)
+            return _read_table(made, self.part, name, _entry(made))
 
 
 class _Entry(msgspec.Struct):
-    """What stands beside the tables of an entry."""
+    """What stands beside the tables of an entry: the rest of each part, and the checksums of the tables."""
 
     parts: list[tuple[Identity, list[Note]]]
+    checks: dict[str, int]
+
+
+def _entry(folder: Path) -> _Entry:
+    """An entry's head; ValueError where it is not as it was written."""
+    check, _, text = (folder / ENTRY).read_bytes().partition(b"\n")
+    if check != b"%08x" % isal_zlib.crc32(text):
+        raise ValueError("the entry is broken")
+    return msgspec.json.decode(text, type=_Entry)
 
 
 def parsed(file: TraceFile, settings: Settings) -> Parsed:
@@ -148,10 +160,11 @@ def _kept(file: TraceFile, settings: Settings, key: str) -> Parsed | None:
     """The entry, if there is one that can be read whole."""
     for folder in _folders(settings, key):
         try:
-            entry = msgspec.json.decode((folder / ENTRY).read_bytes(), type=_Entry)
+            entry = _entry(folder)
             parts = tuple(
                 StoredPart(
-                    identity, tuple(notes), _read_table(folder, part, "steps"), _read_table(folder, part, "calls"),
+                    identity, tuple(notes),
+                    _read_table(folder, part, "steps", entry), _read_table(folder, part, "calls", entry),
                     ParquetTables(file, settings, str(folder), part),
                 )
                 for part, (identity, notes) in enumerate(entry.parts)
@@ -208,11 +221,12 @@ def _write(folder: Path, parts: list[RankPart]) -> None:
     beside = folder.with_name(f"writing-{os.getpid()}-{uuid4().hex}")
     beside.mkdir(parents=True)
     try:
-        for number, part in enumerate(parts):
-            for name in _TABLES:
-                _write_table(beside, number, name, getattr(part, name))
-        entry = _Entry([(part.identity, list(part.notes)) for part in parts])
-        (beside / ENTRY).write_bytes(msgspec.json.encode(entry))
+        checks = {
+            f"{number}-{name}": _write_table(beside, number, name, getattr(part, name))
+            for number, part in enumerate(parts) for name in _TABLES
+        }  # fmt: skip
+        text = msgspec.json.encode(_Entry([(part.identity, list(part.notes)) for part in parts], checks))
+        (beside / ENTRY).write_bytes(b"%08x\n" % isal_zlib.crc32(text) + text)
         if not (folder / ENTRY).exists():
             shutil.rmtree(folder, ignore_errors=True)
             beside.rename(folder)
@@ -223,16 +237,24 @@ def _write(folder: Path, parts: list[RankPart]) -> None:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _write_table(folder: Path, part: int, name: str, rows: pd.DataFrame) -> None:
+def _write_table(folder: Path, part: int, name: str, rows: pd.DataFrame) -> int:
+    """Writes a table and gives its checksum."""
     coded = [column for column in rows if isinstance(rows[column].dtype, pd.CategoricalDtype)]
+    written = io.BytesIO()
     pq.write_table(
-        pa.Table.from_pandas(rows, preserve_index=False), folder / f"{part}-{name}.parquet",
+        pa.Table.from_pandas(rows, preserve_index=False), written,
         compression="lz4", use_dictionary=coded, write_statistics=False,
     )  # fmt: skip
+    (folder / f"{part}-{name}.parquet").write_bytes(written.getbuffer())
+    return int(isal_zlib.crc32(written.getbuffer()))
 
 
-def _read_table(folder: Path, part: int, name: str) -> pd.DataFrame:
-    with pq.ParquetFile(folder / f"{part}-{name}.parquet") as file:
+def _read_table(folder: Path, part: int, name: str, entry: _Entry) -> pd.DataFrame:
+    """A table of an entry; ValueError where it is not as it was written."""
+    written = (folder / f"{part}-{name}.parquet").read_bytes()
+    if isal_zlib.crc32(written) != entry.checks[f"{part}-{name}"]:
+        raise ValueError(f"the table {name} is broken")
+    with pq.ParquetFile(pa.BufferReader(written)) as file:
         table = file.read(use_threads=False)
     rows: pd.DataFrame = table.to_pandas(split_blocks=True)
     nameless = {column: _NAMELESS for column, kind in rows.dtypes.items() if kind == _UNTYPED}
