@@ -63,7 +63,7 @@ COLLECTIVES = {
 TRANSFERS = {"send": "send", "recv_": "recv"}
 # Of these only the root has the whole array: it is this rank's part × members.
 IN_PARTS = {"gather", "scatter"}
-GLOO_THREAD = "pt_gloo_runloop"
+GLOO_THREAD, GLOO_THREADS = "pt_gloo_runloop", 2  # name and number of those that run a group's collectives
 
 Threads = tuple[int, ...]
 
@@ -238,11 +238,14 @@ class _Gloo(dist.ProcessGroupGloo):
         before = _tasks()
         super().__init__(*arguments, **options)
         self._appeared = _tasks() - before
+        self._threads: Threads = ()
         self.made.append(self)
 
     def threads(self) -> Threads:
         """Thread ids as in the trace; none where the system does not tell."""
-        return tuple(sorted(task for task in self._appeared if _name(task) == GLOO_THREAD))
+        if len(self._threads) < GLOO_THREADS:  # a thread names itself, some time after it has begun
+            self._threads = tuple(sorted(task for task in self._appeared if _name(task) == GLOO_THREAD))
+        return self._threads
 
 
 def _tasks() -> set[int]:
@@ -250,7 +253,10 @@ def _tasks() -> set[int]:
 
 
 def _name(task: int) -> str:
-    return Path(f"/proc/self/task/{task}/comm").read_text().strip()
+    try:
+        return Path(f"/proc/self/task/{task}/comm").read_text().strip()
+    except OSError:  # it has ended
+        return ""
 
 
 def _tensors(nested: Any) -> Iterator[Tensor]:

@@ -94,10 +94,7 @@ def run(name: str, workload: Workload, options: argparse.Namespace, command: str
     """Run this rank of the workload; rank and meeting place come from the environment, as torchrun sets it."""
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     job = _job(name, workload, options, rank, ranks)
-    out = Path(options.out)
-    out.mkdir(parents=True, exist_ok=True)
-    if rank == 0:
-        _clear(out)
+    out = _folder(Path(options.out), emptied=rank == 0)
     with _prepared(job), _meeting(job.device) as store:
         training = workload.build(job)
         profiler, losses, seconds = _train(job, training, out)
@@ -221,7 +218,12 @@ def _export(job: Job, profiler: profile, trace: Path) -> None:
     plain.unlink()
 
 
-def _clear(out: Path) -> None:
-    """Take away what an earlier run has left: more ranks than this one's would be taken for its own."""
-    for stale in [*out.glob("rank*.json.gz"), out / "run.json"]:
-        stale.unlink(missing_ok=True)
+def _folder(out: Path, emptied: bool) -> Path:
+    """The folder, made if need be, and emptied of an earlier run, whose ranks might be more than this one's."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for stale in [*out.glob("rank*.json.gz"), out / "run.json"] if emptied else []:
+            stale.unlink(missing_ok=True)
+    except OSError as error:
+        raise WrongUse(f"cannot write to {out}: {error.strerror}") from error
+    return out

@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from tests.workloads import traces
 from tests.workloads.traces import EMULATED, EMULATED_STEP_MS, MS, products, steps
-from workloads import compute
+from workloads import compute, options
 
 WIDTH, ROWS = 8, 4
 FLOP = 2 * ROWS * WIDTH * WIDTH  # of each of a linear layer's three products
@@ -98,6 +98,13 @@ def test_a_stretched_operation_takes_the_factor_longer():
     [stretched] = recorded(lambda: square @ square)
     del library
     assert sum(added) / 1e6 == pytest.approx(stretched * 2 / 3, rel=0.5)
+
+
+def test_by_default_each_operation_takes_20_ms_or_more():
+    given = options.parser("ddp", "").parse_args(["--out", "unused"])
+    smallest = 2 * given.batch * given.sequence * given.width**2  # queries
+    attention = 4 * given.batch * given.sequence**2 * given.width
+    assert min(smallest, attention) / given.emulated_flops >= 0.02
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.workloads.processes import ROOT, Session, until
-from tests.workloads.traces import Written
+from tests.workloads.traces import SMALL, Written
 from workloads import launch
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes through /proc")
@@ -46,6 +46,7 @@ def test_a_port_in_use_is_named(tmp_path, capsys):
         (("--out", "x", "--ranks", "0"), "argument --ranks: '0' is not a whole number of 1 or more"),
         (("--out", "x", "--bucket", "3"), "unrecognized arguments: --bucket 3"),
         (("--out", "x", "--device", "abacus"), "no device 'abacus' here"),
+        (("--out", "/dev/null/x"), "cannot write to /dev/null/x: Not a directory"),
         (("--out", "x", "--checkpoint-step", "5"), "--checkpoint-step 5, but the last of 5 steps is 4"),
     ],
 )
@@ -59,7 +60,9 @@ def test_wrong_use_is_one_line(capsys, arguments, said):
 
 def test_an_unknown_workload_is_answered_with_those_there_are(capsys):
     assert launch.main(["dpd"]) == 2
-    assert "no workload 'dpd'; there are ddp" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no workload 'dpd'; there are " in said
+    assert "ddp" in said
 
 
 def test_no_workload_is_answered_with_the_list(capsys):
@@ -96,6 +99,21 @@ def test_a_killed_launcher_leaves_no_rank(tmp_path):
         until(lambda: len(session.ranks()) == 2)
         os.kill(session.process.pid, signal.SIGKILL)
         until(lambda: not session.pids())
+
+
+def test_traces_of_an_earlier_run_with_more_ranks_are_taken_away(tmp_path):
+    (tmp_path / "rank7.json.gz").touch()
+    (tmp_path / "mine.txt").touch()
+    assert launch.main(["ddp", *SMALL, "--ranks", "1", "--out", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"run.json", "rank0.json.gz", "mine.txt"}
+
+
+def test_installed_it_runs_under_its_own_name(tmp_path):
+    """The wheel installs the folder as `tracekit_workloads`."""
+    (tmp_path / "tracekit_workloads").symlink_to(ROOT / "workloads")
+    command = [sys.executable, "-m", "tracekit_workloads", "ddp", *SMALL, "--ranks", "1", "--out", "out"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    assert Written(tmp_path / "out").facts["command"].startswith("python -m tracekit_workloads ddp")
 
 
 def test_torchrun_starts_it_too(tmp_path):
