@@ -187,8 +187,8 @@ def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
     with _without_collector():
         with opened(file) as stream:
             raw = read_kineto(stream)
-        if not raw.events:
-            raise Unreadable("it holds no events")
+        if raw.events == raw.problems.get("strange-event", 0) + len(raw.lost_at):
+            raise Unreadable("it holds no events of a trace")
         parts = rank_parts(raw, file.basename, names.communication(settings.comm_patterns))
     for folder in _folders(settings, key):
         try:
