@@ -24,6 +24,7 @@ from . import annotations
 from .harness import Job, Training
 from .launch import main
 from .layout import Layout
+from .options import positive
 from .samples import Batch
 from .transformer import next_token_loss
 
@@ -33,7 +34,7 @@ ONE_BUCKET_MB = 2.0**20  # for all gradients: complete only when backward is ove
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options that only this workload has."""
-    parser.add_argument("--bucket-mb", type=float, default=0.5, help="size of a gradient bucket, 2^20 bytes")
+    parser.add_argument("--bucket-mb", type=positive, default=0.5, help="size of a gradient bucket, 2^20 bytes")
     parser.add_argument("--no-sync", action="store_true", help="average gradients in the last micro-batch only")
     parser.add_argument("--zero1", action="store_true", help="shard the optimizer's states over the ranks")
     parser.add_argument("--never-average", action="store_true", help="never average: watch the replicas diverge")

@@ -44,6 +44,7 @@ def test_a_port_in_use_is_named(tmp_path, capsys):
     [
         ((), "the following arguments are required: --out"),
         (("--out", "x", "--ranks", "0"), "argument --ranks: '0' is not a whole number of 1 or more"),
+        (("--out", "x", "--bucket-mb", "0"), "argument --bucket-mb: '0' is not a number above 0"),
         (("--out", "x", "--bucket", "3"), "unrecognized arguments: --bucket 3"),
         (("--out", "x", "--device", "abacus"), "no device 'abacus' here"),
         (("--out", "/dev/null/x"), "cannot write to /dev/null/x: Not a directory"),
