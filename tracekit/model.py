@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -180,6 +180,11 @@ PerRank = Callable[[RankTables], pd.DataFrame]
 Mapper = Callable[[PerRank, Sequence[RankTables]], Iterable[pd.DataFrame]]
 
 
+def _alone(work: PerRank, one: RankTables) -> pd.DataFrame:
+    """The work on tables that are let go afterwards, so that one rank's at a time are held."""
+    return work(replace(one))
+
+
 def one_after_another(work: PerRank, ranks: Sequence[RankTables]) -> Iterator[pd.DataFrame]:
     """The mapper for small runs: no other process."""
     return map(work, ranks)
@@ -244,7 +249,7 @@ class Run:
         ranks, which are empty where a rank has nothing.
         """
         ranks = [self.rank(*key) for key in sorted(self.sources)]
-        frames = list(self.mapper(work, ranks))
+        frames = list(self.mapper(partial(_alone, work), ranks))
         for one, rows in zip(ranks, frames, strict=True):
             rows.insert(0, "rank", one.rank)
             if self.several_windows:

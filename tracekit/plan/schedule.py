@@ -7,6 +7,7 @@ order with given durations, each action as early as its rank and the stage befor
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -103,3 +104,27 @@ def _needs(action: Action) -> list[Action]:
     if kind in GIVES_GRADIENT:
         return [Action(before, stage + 1, microbatch) for before in GIVES_GRADIENT]
     return []
+
+
+def recognised_by_sends(sends: Sequence[tuple[int, int]], ranks: int) -> tuple[str, int, int] | None:
+    """Schedule, micro-batches and stages per rank of a step whose sends are known: places from and to, in time order.
+
+    What goes to the next place, or from the last to the first where there are more than two, is sent forward; all else
+    is sent back. None where sends do not tell. Which of the zero-bubble schedules it was, sends do not tell.
+    """
+    last = ranks - 1
+    counts = Counter(sends)
+    laps = counts[last, 0] if ranks > 2 else 0
+    microbatches = counts[0, 1] - laps
+    forward = [b == a + 1 or (ranks > 2 and (a, b) == (last, 0)) for a, b in sends]
+    if microbatches < 1 or counts[0, 1] % microbatches or all(forward):
+        return None
+    stages = counts[0, 1] // microbatches
+    forwards_first = False not in forward[: _last(forward)]
+    if stages == 1:
+        return pipeline.GPIPE if forwards_first else pipeline.ONE_F_ONE_B, microbatches, stages
+    return pipeline.LOOPED_BFS if forwards_first else pipeline.INTERLEAVED, microbatches, stages
+
+
+def _last(flags: Sequence[bool]) -> int:
+    return len(flags) - 1 - list(flags)[::-1].index(True)
