@@ -18,7 +18,9 @@ operator, A an annotation, P Python; C and N are the work of a rank without stre
 `0/memory 1.3.2` are allocator events: the digit is what is then allocated, in bytes.
 
 After the cells, `key=value`: `by` one launch letter a kernel (`-` for none), `name`, `op` (of a collective or a copy),
-`group`, `bytes`, `seq`; `incomplete` the steps that are, on a `step` line; `reserved` and `device` on a `memory` line.
+`group`, `bytes`, `seq`, `peer`, `size` (of the group); `incomplete` the steps that are, on a `step` line; `reserved`
+and `device` on a `memory` line. `run` matches the n-th call of a group and operation of each rank that draws the group
+(of two ranks that name each other as `peer`, for sends and receives), except on a line with `match=none`.
 `step` without a rank holds for all ranks, `0/step` for one. Without either, step 0 is from a rank's first work to its
 last, and a rank without work has no step.
 """
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -149,7 +152,7 @@ def run(drawing: str) -> Run:
             ],
         ),
         steps=model.table(model.STEPS, [(one.rank, one.window, *step) for one in ranks for step in one.steps]),
-        calls=model.table(model.CALLS, [_call(one, bar) for one in ranks for bar in one.bars if bar.is_call]),
+        calls=_matched([_call(one, bar) for one in ranks for bar in one.bars if bar.is_call]),
         notes=model.table(model.NOTES),
         sources={(one.rank, one.window): _tables(one) for one in ranks},
     )
@@ -269,8 +272,38 @@ def _call(one: Rank, bar: Bar) -> tuple[object, ...]:
     return (
         *(one.rank, one.window, _step_of(one, bar), options.get("group", "default"), bar.operation),
         *(int(options["seq"]) if "seq" in options else None, bar.bytes, "Float", "", "", _lane(one, bar)),
-        *(bar.start_ns, bar.end_ns, None, None, "none", "", None, "", bar.is_work),
+        *(bar.start_ns, bar.end_ns, _whole(options, "peer"), None, options.get("match", "order"), ""),
+        *(_whole(options, "size"), "", bar.is_work),
     )
+
+
+def _whole(options: dict[str, str], name: str) -> int | None:
+    return int(options[name]) if name in options else None
+
+
+def _matched(rows: list[tuple[object, ...]]) -> pd.DataFrame:
+    """The calls as a table, those that are each rank's n-th of their kind being one call of all ranks in the group."""
+    calls = model.table(model.CALLS, rows)
+    members = calls.groupby(["window", "group"])["rank"].agg(set)
+    turn: Counter[tuple[object, ...]] = Counter()
+    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for index, call in calls[calls["how"] == "order"].sort_values("start_ns").iterrows():
+        kind, ranks = _kind_and_ranks(call, members[call["window"], call["group"]])
+        key = (call["window"], call["group"], kind, *sorted(ranks))
+        found[(*key, turn[(call["rank"], *key)])].append(index)
+        turn[(call["rank"], *key)] += 1
+    whole = [indices for key, indices in found.items() if len(indices) == len(key) - 4 > 1]
+    number = {index: match for match, indices in enumerate(whole) for index in indices}
+    match = pd.array([number.get(index) for index in calls.index], "Int64")
+    return calls.assign(match=match, how=calls["how"].where(pd.notna(match), "none"))
+
+
+def _kind_and_ranks(call: pd.Series, members: set[int]) -> tuple[object, set[int]]:
+    """What tells a call apart from others of its members, and these."""
+    if call["op"] not in NO_TRANSFER or pd.isna(call["peer"]):
+        return call["op"], members
+    sender = call["rank"] if call["op"] == "send" else call["peer"]
+    return f"from {sender}", {call["rank"], call["peer"]}
 
 
 # Kineto. The names are those that PyTorch, CUDA, NCCL and gloo write.
@@ -303,9 +336,14 @@ CATEGORY_AND_NAME = {
 }
 
 
+def _nccl(bar: Bar) -> tuple[str, str]:
+    """How NCCL names the kernel, and PyTorch the call."""
+    return NCCL.get(str(bar.operation), ("SendRecv", str(bar.operation)))
+
+
 def _category_and_name(one: Rank, bar: Bar) -> tuple[str, str]:
     if bar.is_call:
-        on_device = ("kernel", f"ncclDevKernel_{NCCL[str(bar.operation)][0]}(ncclDevKernelArgsStorage<4096ul>)")
+        on_device = ("kernel", f"ncclDevKernel_{_nccl(bar)[0]}(ncclDevKernelArgsStorage<4096ul>)")
         return ("user_annotation", f"gloo:{bar.operation}") if one.on_cpu else on_device
     if bar.kind == model.MEMORY:
         return ("gpu_memset" if bar.operation == "set" else "gpu_memcpy"), COPIES[str(bar.operation)]
@@ -356,7 +394,7 @@ def _arguments(bar: Bar, world_size: int) -> dict[str, object]:
         arguments |= {"bytes": bar.bytes}
     if bar.is_call and bar.line.on_device:
         arguments |= {
-            "Collective name": NCCL[str(bar.operation)][1],
+            "Collective name": _nccl(bar)[1],
             "Process Group Name": bar.line.options.get("group", "default"),
             "Process Group Ranks": str(list(range(world_size))), "Group size": world_size, "dtype": "Float",
         }  # fmt: skip

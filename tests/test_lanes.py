@@ -87,3 +87,18 @@ def test_a_cpu_rank(tmp_path):
 def test_what_means_nothing_is_an_error(drawing):
     with pytest.raises(ValueError, match="no "):
         lanes.run(drawing)
+
+
+def test_calls_of_several_ranks_are_matched_in_their_order():
+    run = lanes.run("""
+        0/20 NN.NN.NN  group=dp
+        1/20 .N..N...  group=dp
+        0/21 NN......  op=send peer=1
+        1/21 NN......  op=recv peer=0
+        0/22 NN......  group=tp match=none
+        1/22 NN......  group=tp
+        2/22 NN......  group=alone
+    """)
+    told = run.calls.groupby("match")[["rank", "start_ns"]].agg(list).values.tolist()
+    assert sorted(told) == [[[0, 1], [0, 0]], [[0, 1], [0, 1000]], [[0, 1], [3000, 4000]]]
+    assert run.calls["how"].value_counts().to_dict() == {"order": 6, "none": 4}
