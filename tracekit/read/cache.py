@@ -258,7 +258,7 @@ def _read_table(folder: Path, part: int, name: str, entry: _Entry) -> pd.DataFra
         table = file.read(use_threads=False)
     rows: pd.DataFrame = table.to_pandas(split_blocks=True)
     nameless = {column: _NAMELESS for column, kind in rows.dtypes.items() if kind == _UNTYPED}
-    return rows.astype(nameless)
+    return rows.astype(nameless) if nameless else rows
 
 
 def default_folder() -> str:
