@@ -48,12 +48,11 @@ def match(
 
 def _prepared(calls: pd.DataFrame, groups: Mapping[Local, Group]) -> pd.DataFrame:
     """What matching looks at: columns of the calls, their group as a number, and both ends of sends and receives."""
-    locals_ = list(zip(calls["rank"].tolist(), calls["group"].tolist(), _texts(calls["group_ranks"]), strict=True))
-    mine = [groups[local] for local in locals_]
+    which, mine = _group_of_each(calls, groups)
     numbers = {group: number for number, group in enumerate(dict.fromkeys(mine))}
     scopes = {at_hand: number for number, at_hand in enumerate({group.at_hand: None for group in numbers})}
     p2p = calls["op"].isin(PEER_TO_PEER).to_numpy()
-    peers = _global_peers(calls, mine, p2p)
+    peers = _global_peers(calls, which, mine, p2p)
     sends = (calls["op"] == "send").to_numpy()
     rank = calls["rank"].to_numpy()
     return pd.DataFrame(
@@ -62,11 +61,11 @@ def _prepared(calls: pd.DataFrame, groups: Mapping[Local, Group]) -> pd.DataFram
             "op": calls["op"].astype("category").cat.codes.to_numpy(),
             "unequal": calls["op"].isin(UNEQUAL_SIZES).to_numpy(),
             "named": calls["op"].to_numpy(object),
-            "group": np.array([numbers[group] for group in mine], np.int64),
-            "scope": np.array([scopes[group.at_hand] for group in mine], np.int64),
-            "expected": np.array([len(group.at_hand) for group in mine], np.int64),
-            "alone": np.array([group.alone for group in mine], bool),
-            "label": [group.name for group in mine],
+            "group": np.array([numbers[group] for group in mine], np.int64)[which],
+            "scope": np.array([scopes[group.at_hand] for group in mine], np.int64)[which],
+            "expected": np.array([len(group.at_hand) for group in mine], np.int64)[which],
+            "alone": np.array([group.alone for group in mine], bool)[which],
+            "label": np.array([group.name for group in mine], object)[which],
             "p2p": p2p,
             "source": np.where(sends, rank, peers),
             "destination": np.where(sends, peers, rank),
@@ -82,15 +81,19 @@ def _prepared(calls: pd.DataFrame, groups: Mapping[Local, Group]) -> pd.DataFram
     )
 
 
-def _texts(column: pd.Series) -> list[str | None]:
-    return [text if isinstance(text, str) else None for text in column]
+def _group_of_each(calls: pd.DataFrame, groups: Mapping[Local, Group]) -> tuple[Codes, list[Group]]:
+    """The group of each local group of the calls, and for each call its place among these."""
+    columns = ["rank", "group", "group_ranks"]
+    which = np.asarray(calls.groupby(columns, dropna=False, sort=False).ngroup(), np.int64)
+    firsts = calls[columns].drop_duplicates().itertuples(index=False)
+    return which, [groups[rank, group, text if isinstance(text, str) else None] for rank, group, text in firsts]
 
 
-def _global_peers(calls: pd.DataFrame, groups: Sequence[Group], p2p: npt.NDArray[np.bool_]) -> Codes:
+def _global_peers(calls: pd.DataFrame, which: Codes, groups: Sequence[Group], p2p: npt.NDArray[np.bool_]) -> Codes:
     """The peers of sends and receives as ranks of the job (a file may count within the group); -1 where unknown."""
     peers = calls["peer"].fillna(-1).to_numpy(np.int64).copy()
     for place in np.flatnonzero(p2p).tolist():
-        members = groups[place].members
+        members = groups[which[place]].members
         if members and peers[place] not in members and 0 <= peers[place] < len(members):
             peers[place] = members[peers[place]]
     return peers
@@ -171,7 +174,7 @@ def _shifts(some: pd.DataFrame) -> pd.Series:
         largest = group.groupby(["op", "size"])["rank"].transform("size")
         usual = group[largest == largest.max()]
         usual = usual[(usual["op"] == usual["op"].iloc[0]) & (usual["size"] == usual["size"].iloc[0])]
-        ends = {rank: one.set_index("from_end")["end_ns"] for rank, one in usual.groupby("rank")}
+        ends = {rank: one.sort_values("from_end")["end_ns"].to_numpy() for rank, one in usual.groupby("rank")}
         lowest = ends[min(ends)]
         for rank, mine in ends.items():
             best = _best_shift(lowest, mine)
@@ -180,12 +183,17 @@ def _shifts(some: pd.DataFrame) -> pd.Series:
     return shift
 
 
-def _best_shift(lowest: pd.Series, mine: pd.Series) -> int:
-    """The shift at which the ends of two ranks' calls keep the steadiest distance; 0 unless another is far better."""
+def _best_shift(lowest: Codes, mine: Codes) -> int:
+    """The shift at which the ends of two ranks' calls, from the last on, keep the steadiest distance.
+
+    0 unless another is far better.
+    """
     spread = {}
     for shift in SHIFTS:
-        apart = (mine.set_axis(mine.index + shift) - lowest).dropna().to_numpy()
-        if len(apart) >= SHIFT_MIN_CALLS:
+        some, others = mine[max(-shift, 0) :], lowest[max(shift, 0) :]
+        shared = min(len(some), len(others))
+        if shared >= SHIFT_MIN_CALLS:
+            apart = some[:shared] - others[:shared]
             spread[shift] = float(np.median(np.abs(apart - np.median(apart))))
     if 0 not in spread:
         return 0
@@ -215,12 +223,15 @@ def _by_ends(rows: pd.DataFrame, clocks: Mapping[int, clock.Clock]) -> pd.DataFr
 
 
 def _nearest_ends(rows: pd.DataFrame, among: pd.Series, by: list[str]) -> pd.DataFrame:
-    keys, hows = rows["key"].copy(), rows["how"].copy()
-    base = 0 if keys.isna().all() else int(keys.max()) + 1
-    for _, some in rows[among].groupby(by, sort=False):
-        for members in _paired(some):
-            keys[members], hows[members] = base, "ends"
-            base += 1
+    found = [_paired(some) for _, some in rows[among].groupby(by, sort=False)]
+    labels = [members.ravel() for members in found]
+    if not any(map(len, labels)):
+        return rows
+    base = 0 if rows["key"].isna().all() else int(rows["key"].max()) + 1
+    sizes = np.concatenate([np.full(len(members), members.shape[1]) for members in found])
+    places = rows.index.get_indexer(pd.Index(np.concatenate(labels)))
+    keys, hows = rows["key"].array.copy(), rows["how"].to_numpy(object, copy=True)
+    keys[places], hows[places] = np.repeat(np.arange(len(sizes)) + base, sizes), "ends"
     return rows.assign(key=keys, how=hows)
 
 
@@ -245,23 +256,19 @@ def _before_the_next(rows: pd.DataFrame) -> pd.DataFrame:
     return found.assign(key=keys, how=hows)
 
 
-def _paired(some: pd.DataFrame) -> list[list[int]]:
-    """Index labels of calls of one operation that end together, one of each expected rank."""
+def _paired(some: pd.DataFrame) -> Codes:
+    """Index labels of calls of one operation that end together, one of each expected rank: a row a call."""
     parts = {int(one["rank"].iloc[0]): one.sort_values("aligned_end_ns") for _, one in some.groupby("rank")}
     lowest = min(parts)
     first = parts[lowest]
-    partners: dict[int, npt.NDArray[np.int64]] = {
-        rank: _mutual(first, other) for rank, other in parts.items() if rank != lowest
-    }
-    found = []
-    for place, (label, expected) in enumerate(zip(first.index.tolist(), first["expected"].tolist(), strict=True)):
-        members = [label]
-        for rank, partner in partners.items():
-            if partner[place] >= 0:
-                members.append(int(parts[rank].index[partner[place]]))
-        if len(members) == expected:
-            found.append(members)
-    return found
+    members, known = [first.index.to_numpy()], [np.ones(len(first), bool)]
+    for rank, other in parts.items():
+        if rank != lowest:
+            partner = _mutual(first, other)
+            members.append(other.index.to_numpy()[partner])
+            known.append(partner >= 0)
+    whole = np.all(known, axis=0) & (first["expected"].to_numpy() == len(members))
+    return np.asarray(np.stack(members, axis=1)[whole], np.int64)
 
 
 def _mutual(first: pd.DataFrame, other: pd.DataFrame) -> npt.NDArray[np.int64]:
