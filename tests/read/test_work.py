@@ -264,6 +264,10 @@ def test_handles_of_sends_and_receives_are_calls_but_no_communication():
     assert rows(found.calls, "op", "device_work") == [("send", False), ("recv", False), ("all_reduce", True)]
 
 
+def test_what_is_computed_while_a_handle_lives_is_compute():
+    assert work_names(gloo(10, 90, "send", MAIN), op(20, 30)) == ["aten::mm"]
+
+
 def test_with_device_rows_gloos_spans_are_no_work():
     found = part([kernel(1, 2), gloo(10, 20), op(1, 5)])
     assert rows(found.work, "name") == [(GEMM,)]

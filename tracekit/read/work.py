@@ -178,7 +178,8 @@ def _on_cpu(spans: pd.DataFrame) -> Sorted:
     """Sorts a trace without device rows: gloo's collectives stand in for communication, operators for compute.
 
     The program's own threads compute; a thread on which gloo runs collectives, and that neither takes steps nor issues
-    calls, is gloo's own. What a communication span contains on its thread is that call's work, not compute.
+    calls, is gloo's own. What a communication span contains on its thread is that call's work, not compute; but a
+    handle's span (of gloo's send or receive) only lasts while the program does other things.
     """
     labels = spans["name"].cat.categories
     codes = spans["name"].cat.codes.to_numpy()
@@ -192,7 +193,7 @@ def _on_cpu(spans: pd.DataFrame) -> Sorted:
     lanes = spans["lane"].cat.codes.to_numpy()
     gloo_lanes = np.setdiff1d(np.unique(lanes[comm]), np.unique(lanes[own]))
     compute = computes & _is_kind(spans, OPERATOR) & ~np.isin(lanes, gloo_lanes)
-    compute &= ~_contained(spans, issues & annotated, compute)
+    compute &= ~_contained(spans, issues & annotated & ~(is_gloo & is_handle), compute)
     spans = spans.assign(kind=_with_kind(spans, compute, COMPUTE), launch_ns=NO_TIME, launch_lane=-1)
     spans = spans.assign(kind=_with_kind(spans, comm, COMM))
     return Sorted(spans[comm | compute], spans[~(comm | compute)], True, 0, 0, 0)
