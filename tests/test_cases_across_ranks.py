@@ -79,7 +79,8 @@ def test_t7_what_is_matched_and_who_waits(cases, expected, tmp_path, numbered):
     assert table["unmatched"].to_dict() == {"all_reduce": 1, "send": 0}
     assert set(Analysis(run)["blame"]["blamed_rank"]) == {1}
     if numbered:
-        told = [[op, seq] for op, seq in run.calls.dropna(subset="match").drop_duplicates("match")[["op", "seq"]].values]
+        matched = run.calls.dropna(subset="match").drop_duplicates("match")
+        told = [[op, seq] for op, seq in matched[["op", "seq"]].values]
         assert told == [["all_reduce", 42], ["all_reduce", 43], ["send", 42]]
         assert lone["seq"].tolist() == [41]
 
