@@ -271,6 +271,21 @@ def test_all_events_are_broken(illness):
     assert len(trace.lost + trace.mended) == (1 if illness == "garbage" else 50)
 
 
+@pytest.mark.parametrize("layout", ["one event per line", "minified", "pretty", "metadata behind", "bare list"])
+@pytest.mark.parametrize("wrong", [b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\x00", b"\xff", b"x", b"1", b""])
+def test_any_one_wrong_byte_loses_one_event_at_most(layout, wrong):
+    if (layout, wrong) == ("bare list", b"["):
+        return  # the list's own end then closes the list that the bracket opens: an event that is a list
+    events = [json.loads(healthy(n)) for n in range(5)]
+    content = LAYOUTS[layout](events).encode()
+    some = 1 if layout == "one event per line" else 5
+    for at in range(content.index(b'"ph"') - 1, content.rindex(b"}", 0, content.rindex(b"]")), some):
+        got, _ = read(content[:at] + wrong + content[at + 1 :])
+        same = [event for event in got if event in events]
+        assert len(same) >= 4, (at, content[max(at - 20, 0) : at + 20])
+        assert len(got) <= 6
+
+
 @EVERY_ILLNESS
 def test_every_third_event_is_broken(illness):
     content, _ = trace_of([sick(illness, n) if n % 3 == 1 else healthy(n) for n in range(60)])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ Batch = TypeVar("Batch")
 _MARK = b"\xef\xbb\xbf"
 _PHASE = re.compile(rb'"ph"\s*:')
 _BOUNDARY = re.compile(rb'\}\s*(,)\s*\{\s*"')
+_EVENT_END = re.compile(rb"\}\s*,?\s*(?:(\[)\s*\{|\{)")
 _EVENT_OR_CLOSE = re.compile(rb"[{\]]")
 _EVENT_BEGIN = re.compile(rb'\{\s*"')
 _CLOSE = re.compile(rb'\]\s*(?:,\s*"|\}\s*$)|\}\s*\]\s*$')
@@ -152,6 +154,8 @@ class TraceText(Generic[Batch]):
             return self._broken(text, _not_utf8(text[:cut]))
         if "trailing characters" in reason:
             return self._close(text, at)
+        if (stray := _stray_bracket(text)) >= 0:
+            return self._without_bracket(text, stray)
         if "truncated" in reason or at >= cut:
             return self._incomplete(text, cut, oversize)
         return self._broken(text, at)
@@ -170,6 +174,11 @@ class TraceText(Generic[Batch]):
         self.mended.append(self._offset + end)
         goes_on = _EVENT_OR_CLOSE.search(text, end + 1)
         return batch, goes_on.start() if goes_on else len(text)
+
+    def _without_bracket(self, text: bytes, at: int) -> tuple[Batch | None, int]:
+        """The events before a bracket that opens a list where an event should begin; the bracket is passed over."""
+        self.mended.append(self._offset + at)
+        return self._decode(b"[" + text[:at].rstrip().removesuffix(b",") + b"]"), at + 1
 
     def _incomplete(self, text: bytes, cut: int, oversize: bool) -> tuple[Batch | None, int]:
         """The cut was not between two events: an earlier one is, or more text is needed, or the text ends too early."""
@@ -212,7 +221,7 @@ class TraceText(Generic[Batch]):
             return batch, used
         boundary = _BOUNDARY.search(text, at)
         end = boundary.start(1) if boundary else -1
-        if self._ended and (close := self._close_after(text, at)) >= 0 and not 0 <= end < close:
+        if self._ended and (close := self._close_after(text, at, end if end >= 0 else len(text))) >= 0:
             end = close
         if end < 0 and not self._ended and len(text) <= EVENT_LIMIT_BYTES:
             return None, 0
@@ -222,9 +231,9 @@ class TraceText(Generic[Batch]):
         return self._mend(text, at, end)
 
     @staticmethod
-    def _close_after(text: bytes, at: int) -> int:
+    def _close_after(text: bytes, at: int, before: int) -> int:
         """The bracket that closes the list of events, told by whole metadata behind it; -1 where there is none."""
-        for close in _CLOSE.finditer(text, max(text.rfind(b"}", 0, at), 0)):
+        for close in _CLOSE.finditer(text, max(text.rfind(b"}", 0, at), 0), before):
             end = text.index(b"]", close.start())
             rest = text[end + 1 :].strip().removeprefix(b",")
             if not rest or _decodes(b"{" + rest):
@@ -286,6 +295,16 @@ def _boundary_before(text: bytes, end: int) -> int:
         before = text[max(0, end - 4096) : end].rstrip()
         if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
             return max(0, end - 4096) + len(before) - 1
+    return -1
+
+
+def _stray_bracket(text: bytes) -> int:
+    """Where a list begins between the first events, which would make one of all the rest; -1 where none does."""
+    if text.lstrip().startswith(b"["):
+        return text.index(b"[")
+    for end in islice(_EVENT_END.finditer(text), 16):
+        if end[1] and _decodes(b"[" + text[: end.start() + 1] + b"]"):
+            return end.start(1)
     return -1
 
 
