@@ -23,9 +23,21 @@ THREE_STEPS = """
 def test_the_rank_that_the_others_wait_for_comes_first():
     means = rank_means(Analysis(lanes.run(TWO_RANKS)))
     assert means[["rank", "steps", "step_ns", "own_ns", "exposed_comm_ns"]].to_numpy().tolist() == [
-        [1, 1, 10_000, 7_000, 3_000],
-        [0, 1, 10_000, 2_000, 8_000],
+        [1, 1, 10_000, 10_000, 3_000],
+        [0, 1, 10_000, 5_000, 8_000],
     ]
+
+
+def test_without_known_waits_own_time_is_what_is_not_exposed_communication():
+    unmatched = TWO_RANKS.replace("NNN\n", "NNN  match=none\n")
+    means = rank_means(Analysis(lanes.run(unmatched)))
+    assert means[["rank", "own_ns"]].to_numpy().tolist() == [[1, 7_000], [0, 2_000]]
+
+
+def test_a_rank_of_which_no_wait_is_known_has_no_own_time_and_comes_last():
+    means = rank_means(Analysis(lanes.run(f"{TWO_RANKS}\n2/7 CCCCCCCCCC")))
+    assert means["rank"].to_list() == [1, 0, 2]
+    assert means["own_ns"].isna().to_list() == [False, False, True]
 
 
 def test_means_leave_incomplete_steps_out():

@@ -112,3 +112,31 @@ def test_the_peak_is_told_with_its_place():
 
 def test_where_there_is_only_the_cpu_its_peak_counts():
     assert details.peak_memory(analysis("0/main CC\n0/memory 12  device=cpu")).device == "cpu"
+
+
+WAITING = """
+    0/7  CCC.......
+    0/20 ...NN.....  op=send peer=1 bytes=4000000
+    1/20 NNNNN.....  op=recv peer=0 bytes=4000000
+    1/7  .....CC...
+    0/21 .....NNNN.  bytes=4000
+    1/21 .......NNN  bytes=4000
+"""
+
+
+def test_who_is_blamed_and_in_which_operations_ranks_wait():
+    assert details.blamed(analysis(WAITING)) == {"0": 3000, "1": 2000}
+    assert details.waits_by_operation(analysis(WAITING)) == {"send/recv": 3000, "all_reduce": 2000}
+
+
+def test_bus_bandwidth_of_large_messages():
+    assert details.bus_bandwidth(analysis(WAITING), 1 << 20) == {"send/recv inside a host": pytest.approx(2000.0)}
+    assert details.bus_bandwidth(analysis(WAITING), 1 << 24) == {}
+
+
+def test_how_far_apart_members_end():
+    assert details.ends_apart_ns(lanes.run(WAITING), ["all_reduce"]) == [1000]
+
+
+def test_without_an_axis_exposed_communication_has_none():
+    assert details.exposed_by_axis(analysis("0/7 CC")) == {}

@@ -47,6 +47,12 @@ def test_calls_only_when_asked_for_and_unmeasured_waits_are_null():
     assert "device_work" not in call
 
 
+def test_calls_of_ranks_that_could_be_compared_carry_wait_and_transfer():
+    calls = document(Analysis(lanes.run("0/20 NNNN\n1/20 .NNN")), calls=True)["calls"]
+    told = [(call["wait_ns"], call["transfer_ns"], call["last_rank"], call["resolvable"]) for call in calls]
+    assert told == [(1000, 3000, 1, True), (0, 3000, 1, True)]
+
+
 def test_large_integers_are_exact():
     comms_id = "18446744073709551615"
     row = dict.fromkeys(CALLS, 0) | {"seq": 2**53 + 1, "bytes": 2**63 - 1, "comms_id": comms_id}

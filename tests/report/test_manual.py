@@ -18,6 +18,7 @@ def test_columns_tell_their_unit_and_which_way_is_better():
     assert "  comm_ns       nanoseconds, less is better\n" in measure_page("overlap")
     assert "  overlap_frac  fraction, 0 to 1, more is better\n" in measure_page("overlap")
     assert "  rank\n" in measure_page("overlap")
+    assert "  copies         number\n" in measure_page("copies")
 
 
 def test_pages_fit_the_screen():

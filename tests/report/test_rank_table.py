@@ -27,10 +27,19 @@ def rank_rows(text):
 
 def test_the_worst_rank_stands_first():
     assert rank_rows(screen(TWO_RANKS)) == [
-        ["1", "10.00", "7.00", "7.00", "70", "3.00", "30", "0.00", "0", "0.00", "0"],
-        ["0", "10.00", "2.00", "2.00", "20", "8.00", "80", "0.00", "0", "0.00", "0"],
-        ["mean", "10.00", "4.50", "4.50", "45", "5.50", "55", "0.00", "0", "0.00", "0"],
+        ["1", "10.00", "10.00", "7.00", "70", "3.00", "30", "0.00", "0", "0.00", "0"],
+        ["0", "10.00", "5.00", "2.00", "20", "8.00", "80", "0.00", "0", "0.00", "0"],
+        ["mean", "10.00", "7.50", "4.50", "45", "5.50", "55", "0.00", "0", "0.00", "0"],
     ]
+
+
+def test_what_own_time_is_stands_above_the_table():
+    assert "own time, which is step - waits for other ranks" in screen(TWO_RANKS)
+    assert "own time, which is step - exposed comm" in screen("0/7 CC\n1/7 CC")
+
+
+def test_own_time_that_is_not_known_is_a_dash():
+    assert rank_rows(screen(f"{TWO_RANKS}\n2/7 CCCCCCCCCC"))[2][:3] == ["2", "10.00", "-"]
 
 
 def test_a_single_rank_has_no_order_and_no_mean():

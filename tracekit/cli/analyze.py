@@ -1,4 +1,4 @@
-"""`tracekit analyze`: where each rank's step goes."""
+"""`tracekit analyze`: where the step goes, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def analyze(
     calls: Annotated[bool, typer.Option("--calls", help="Also put each communication call into the JSON.")] = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Read the files themselves and keep nothing.")] = False,
 ) -> None:
-    """Say where each rank's step goes: compute, exposed communication, exposed memory copies, idle."""
+    """Say where the step goes, who waits for whom, and what each rank does: compute, communication, copies, idle."""
     if calls and not json:
         raise WrongUse("--calls adds the calls to the JSON, so it needs --json FILE or --json -")
     check_writable(json)

@@ -77,16 +77,26 @@ def in_complete_steps(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
 def rank_means(analysis: Analysis) -> pd.DataFrame:
     """The breakdown's mean per rank (and window, where there are several) over complete steps, the worst first.
 
-    The worst is the rank with the most time of its own, `own_ns` = step − exposed communication: a rank that the
-    others wait for shows little exposed communication, those that wait show much. `steps` is how many were averaged.
+    The worst is the rank with the most time of its own, `own_ns`: what is left of the step without waits for other
+    ranks, or without exposed communication where waits are not measured (`waits_known` tells). A rank that the others
+    wait for shows few waits, those that wait show many. Null for a rank of which no wait is known while others' are.
+    `steps` is how many were averaged.
     """
     rows = in_complete_steps(analysis["breakdown"], analysis.run)
     keys = [key for key in ("rank", "window") if key in rows]
     per_rank = rows.groupby(keys)
     means = per_rank[["step_ns", *PARTS, "comm_ns", "overlap_ns"]].mean()
     means.insert(0, "steps", per_rank.size())
-    means["own_ns"] = means["step_ns"] - means["exposed_comm_ns"]
+    if waits_known(analysis):
+        means["own_ns"] = in_complete_steps(analysis["ranks"], analysis.run).groupby(keys)["own_ns"].mean()
+    else:
+        means["own_ns"] = means["step_ns"] - means["exposed_comm_ns"]
     return means.sort_values("own_ns", ascending=False, kind="stable").reset_index()
+
+
+def waits_known(analysis: Analysis) -> bool:
+    """Whether it is measured how long ranks wait for each other."""
+    return _why_not(analysis, "ranks") is None
 
 
 def notes_by_code(run: Run) -> list[NoteGroup]:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tracekit.analysis import Analysis
+from tracekit.errors import NotMeasured
 from tracekit.measures.idle import CAUSES
 from tracekit.model import Run
 from tracekit.report.account import in_complete_steps
+from tracekit.split import UNKNOWN
 
 Shares = dict[str, float]
 """Nanoseconds a step by name, the longest first, without those that are nothing."""
@@ -56,6 +58,44 @@ def exposed_by(analysis: Analysis, measure: str, key: str) -> Shares:
     """Exposed communication a step by the `key` of `overlap_operation` or `overlap_group`."""
     rows = step_shares(analysis[measure], analysis.run, ["exposed_ns"])
     return _shares(rows.groupby(key)["exposed_ns"].sum())
+
+
+def exposed_by_axis(analysis: Analysis) -> Shares:
+    """Exposed communication a step by axis of the layout; nothing where no axis but "unknown" is found."""
+    try:
+        by_axis = exposed_by(analysis, "exposed", "axis")
+    except NotMeasured:
+        return {}
+    return by_axis if set(by_axis) - {UNKNOWN} else {}
+
+
+def blamed(analysis: Analysis) -> Shares:
+    """Exposed waiting of all ranks by the rank that is blamed for it."""
+    return _shares(analysis["blame"].groupby("blamed_rank")["exposed_wait_ns"].sum())
+
+
+def waits_by_operation(analysis: Analysis) -> Shares:
+    """Waiting of all ranks by operation; sends and receives wait for each other."""
+    rows = analysis["collectives"]
+    return _shares(rows.groupby(rows["op"].replace("send", "send/recv"))["wait_ns"].sum())
+
+
+def bus_bandwidth(analysis: Analysis, from_bytes: int) -> Shares:
+    """Bus bandwidth in GB/s by operation and link, of messages of at least so many bytes, what took longest first."""
+    rows = analysis["bandwidth"]
+    large = rows[(rows["from_bytes"] >= from_bytes) & (rows["algbw_gbs"] > 0)]
+    told = large["op"].replace("send", "send/recv") + large["link"].map(lambda link: f" {link}").replace(" unknown", "")
+    timed = large.assign(told=told, time_ns=large["bytes"] / large["algbw_gbs"])
+    timed["moved"] = timed["busbw_gbs"] * timed["time_ns"]
+    sums = timed.groupby("told")[["moved", "time_ns"]].sum().sort_values("time_ns", ascending=False)
+    return {str(what): float(moved / ns) for what, moved, ns in sums.itertuples()}
+
+
+def ends_apart_ns(run: Run, operations: Sequence[str]) -> list[int]:
+    """For each matched call of several ranks how far apart its members end, on the one clock."""
+    calls = run.calls[run.calls["match"].notna() & run.calls["op"].isin(operations) & run.calls["device_work"]]
+    ends = calls.groupby("match")["end_ns"]
+    return [int(apart) for apart in ends.max() - ends.min()]
 
 
 def idle_by_cause(analysis: Analysis) -> Shares:

@@ -11,11 +11,11 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, measure_columns, measure_names
 from tracekit.errors import NotMeasured
-from tracekit.model import CALLS, NO_STEP, NO_TIME, Run
+from tracekit.model import NO_STEP, NO_TIME, Run
 from tracekit.report.account import facts
+from tracekit.waiting import with_waits
 
 SCHEMA = 1
-_NOT_YET_MEASURED = ("wait_ns", "transfer_ns")
 _INTERNAL = ("device_work",)
 _encoded = json.JSONEncoder(allow_nan=False).encode
 
@@ -38,9 +38,9 @@ def document(analysis: Analysis, *, calls: bool = False) -> dict[str, object]:
 
 
 def call_records(run: Run) -> list[dict[str, object]]:
-    """The run's communication calls. Waits are null until ranks are compared."""
-    shown = run.calls[[name for name in CALLS if name not in _INTERNAL]]
-    return records(shown.assign(**{name: None for name in _NOT_YET_MEASURED if name not in shown}))
+    """The run's communication calls, with wait and transfer where ranks could be compared, else null."""
+    calls = with_waits(run).calls
+    return records(calls.drop(columns=list(_INTERNAL)))
 
 
 def _measure(analysis: Analysis, name: str) -> dict[str, object]:

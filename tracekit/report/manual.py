@@ -9,7 +9,8 @@ import textwrap
 from tracekit.analysis import measure_columns, measure_module, measure_names
 from tracekit.model import Column
 
-_UNITS = {"": "", "1": "fraction, 0 to 1", "ns": "nanoseconds", "bytes": "bytes"}
+_UNITS = {"": "", "1": "number", "ns": "nanoseconds", "bytes": "bytes"}
+_FRACTION = "fraction, 0 to 1"
 _BETTER = {"": "", "up": "more is better", "down": "less is better"}
 
 
@@ -21,7 +22,7 @@ def measure_list() -> str:
 
 def measure_page(name: str, width: int = 120) -> str:
     """A measure's manual page; WrongUse, with the names there are, where there is no such measure."""
-    rows = [(column, _of_unit(unit)) for column, unit in measure_columns(name).items()]
+    rows = [(name_of_it, _of_unit(name_of_it, column)) for name_of_it, column in measure_columns(name).items()]
     return f"{_filled(f'{name}: {_manual(name)}', width)}\n\nColumns:\n{_columns(rows, '  ')}\n"
 
 
@@ -34,8 +35,9 @@ def _manual(name: str) -> str:
     return inspect.cleandoc(measure_module(name).__doc__ or "")
 
 
-def _of_unit(column: Column) -> str:
-    parts = (_UNITS.get(column.unit, column.unit), _BETTER[column.better])
+def _of_unit(name: str, column: Column) -> str:
+    unit = _FRACTION if name.endswith("_frac") else _UNITS.get(column.unit, column.unit)
+    parts = (unit, _BETTER[column.better])
     return ", ".join(part for part in parts if part)
 
 

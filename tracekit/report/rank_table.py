@@ -1,8 +1,9 @@
-"""The middle of the screen: where the step goes on average, and a row for each rank, the worst first."""
+"""Where the step goes on average, and, in the middle of the screen, a row for each rank, the worst first."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from math import isnan
 
 import pandas as pd
 from rich.console import RenderableType
@@ -11,10 +12,11 @@ from rich.text import Text
 
 from tracekit.analysis import Analysis
 from tracekit.measures.breakdown import PARTS
-from tracekit.report.account import rank_means
+from tracekit.report.account import rank_means, waits_known
 from tracekit.report.wording import TimeUnit, counted, percent, time_unit
 
 RANK_ROWS = 16
+OWN = {True: "waits for other ranks", False: "exposed comm"}
 NAMES = dict(zip(PARTS, ("compute", "exposed comm", "exposed memory", "idle"), strict=True))
 STYLES = dict(zip(PARTS, ("green", "magenta", "blue", "yellow"), strict=True))
 FILLS = dict(zip(PARTS, "█▓▒·", strict=True))
@@ -24,7 +26,8 @@ BAR_FROM_WIDTH, NUMBERS_WIDTH = 116, 82
 Mean = Mapping[Hashable, float]
 
 
-def rank_section(analysis: Analysis, width: int) -> Iterator[RenderableType]:
+def step_section(analysis: Analysis) -> Iterator[RenderableType]:
+    """Two sentences: where the job's step goes, and how much communication is hidden."""
     means = rank_means(analysis)
     if means.empty:
         yield Text("No step is complete, so there is nothing to average; --json tells each step.")
@@ -33,8 +36,16 @@ def rank_section(analysis: Analysis, width: int) -> Iterator[RenderableType]:
     unit = time_unit(means["step_ns"].max())
     yield _step_sentence(mean, unit, len(means))
     yield _hidden_sentence(mean, unit)
-    yield ""
-    yield _rank_title(means, unit)
+
+
+def rank_section(analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """The ranks as a table, the worst first."""
+    means = rank_means(analysis)
+    if means.empty:
+        return
+    mean = means.mean(numeric_only=True).to_dict()
+    unit = time_unit(means["step_ns"].max())
+    yield _rank_title(means, unit, OWN[waits_known(analysis)])
     yield _rank_table(means, mean, unit, width)
     if len(means) > RANK_ROWS:
         rest = means["own_ns"].iloc[RANK_ROWS:]
@@ -57,12 +68,12 @@ def _hidden_sentence(mean: Mean, unit: TimeUnit) -> Text:
     return Text(f"Of {unit.with_name(mean['comm_ns'])} of communication {hidden} is hidden under compute.")
 
 
-def _rank_title(means: pd.DataFrame, unit: TimeUnit) -> Text:
+def _rank_title(means: pd.DataFrame, unit: TimeUnit, own: str) -> Text:
     fewest, most = means["steps"].min(), means["steps"].max()
     steps = counted(most, "complete step") if fewest == most else f"{fewest} to {counted(most, 'complete step')}"
     title = Text(f"Ranks, {unit.name} a step, mean over {steps}", style="bold")
     if len(means) > 1:
-        title.append("\nworst first: most own time, which is step - exposed comm", style="not bold dim")
+        title.append(f"\nworst first: most own time, which is step - {own}", style="not bold dim")
     return title
 
 
@@ -98,7 +109,8 @@ def _rank_label(row: Mean) -> str:
 
 def _rank_cells(row: Mean, unit: TimeUnit, *, compared: bool) -> Iterator[str]:
     """The numbers of a row; own time only where ranks are compared by it."""
-    yield from (unit.of(row[name]) for name in (("step_ns", "own_ns") if compared else ("step_ns",)))
+    for name in ("step_ns", "own_ns") if compared else ("step_ns",):
+        yield "-" if isnan(row[name]) else unit.of(row[name])
     for part in PARTS:
         yield from (unit.of(row[part]), percent(row[part], row["step_ns"]).removesuffix(" %"))
 

@@ -1,4 +1,4 @@
-"""The lower half of the screen: a line each on exposed communication, idle, copies, host and memory; top kernels."""
+"""The lower half of the screen: a line each on idle, copies, host and memory; top kernels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.analysis import Analysis
-from tracekit.errors import NotMeasured
 from tracekit.model import Run
 from tracekit.report import details
+from tracekit.report.lines import SHARES, labelled, shares
 from tracekit.report.wording import duration, kernel_name, percent, plain, size, time_unit
 
 CAUSES = {
@@ -29,7 +29,7 @@ HOST: dict[str, Callable[[float], str]] = {
     "garbage_collection_ns": lambda ns: f"{duration(ns)} in garbage collection",
 }
 KIND_STYLES = {"compute": "green", "comm": "magenta", "memory": "blue"}
-SHARES, KERNEL_ROWS = 5, 6
+KERNEL_ROWS = 6
 SPEED_FROM_BYTES = 1 << 20
 """Fewer bytes a step tell how long a copy takes to begin, not how fast it is."""
 
@@ -37,27 +37,8 @@ Cells = tuple[str, ...]
 
 
 def detail_section(analysis: Analysis) -> Iterator[RenderableType]:
-    told = {name: _told(sentence, analysis) for name, sentence in SENTENCES.items()}
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for name, sentence in told.items():
-        if sentence:
-            table.add_row(Text(name, style="dim"), Text(sentence))
-    if table.row_count:
-        yield table
-
-
-def _told(sentence: Callable[[Analysis], str], analysis: Analysis) -> str:
-    try:
-        return sentence(analysis)
-    except NotMeasured:
-        return ""
-
-
-def _exposed(analysis: Analysis) -> str:
-    by_operation = details.exposed_by(analysis, "overlap_operation", "op")
-    by_group = details.exposed_by(analysis, "overlap_group", "group")
-    groups = f"; by group {_shares(by_group)}" if len(by_group) > 1 else ""
-    return f"{duration(sum(by_operation.values()))} a step: {_shares(by_operation)}{groups}" if by_operation else ""
+    """A line for each of `SENTENCES` that the run has something to say on."""
+    return labelled(SENTENCES, analysis)
 
 
 def _idle(analysis: Analysis) -> str:
@@ -72,13 +53,7 @@ def _idle(analysis: Analysis) -> str:
 
 
 def _causes(causes: details.Shares) -> str:
-    return _shares({CAUSES[cause]: ns for cause, ns in causes.items()})
-
-
-def _shares(parts: details.Shares) -> str:
-    whole = sum(parts.values())
-    shown = [f"{percent(ns, whole)} {plain(name, 40)}" for name, ns in list(parts.items())[:SHARES]]
-    return ", ".join(shown) + (f" and {len(parts) - SHARES} more" if len(parts) > SHARES else "")
+    return shares({CAUSES[cause]: ns for cause, ns in causes.items()})
 
 
 def _copies(analysis: Analysis) -> str:
@@ -142,7 +117,6 @@ def _kernel_title(run: Run) -> str:
 
 
 SENTENCES: dict[str, Callable[[Analysis], str]] = {
-    "exposed comm": _exposed,
     "idle": _idle,
     "copies": _copies,
     "host": _host,

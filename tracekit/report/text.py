@@ -14,7 +14,8 @@ from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
 from tracekit.model import listed
 from tracekit.report.account import Facts, NoteGroup, facts, not_measured, notes_by_code
-from tracekit.report.rank_table import rank_section
+from tracekit.report.job import job_section
+from tracekit.report.rank_table import rank_section, step_section
 from tracekit.report.sentences import detail_section, kernel_section
 from tracekit.report.wording import counted, plain, sentence
 
@@ -42,7 +43,8 @@ def account_text(analysis: Analysis, *, width: int = 80, colour: bool = False) -
 def _screen(analysis: Analysis, width: int) -> Iterator[RenderableType]:
     """The sections in reading order; one whose measure the run has no input for is left to the last but one."""
     yield _read(facts(analysis.run))
-    for section in (partial(rank_section, width=width), detail_section, partial(kernel_section, width=width)):
+    ranks, kernels = partial(rank_section, width=width), partial(kernel_section, width=width)
+    for section in (step_section, job_section, ranks, detail_section, kernels):
         try:
             parts = list(section(analysis))
         except NotMeasured:
