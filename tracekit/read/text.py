@@ -147,11 +147,11 @@ class TraceText(Generic[Batch]):
         try:
             return self._decode(b"[" + text[:cut] + b"]"), min(cut + 1, len(text))
         except msgspec.DecodeError as error:
-            reason, at = str(error), _place(error)
+            reason, at = str(error), _place(error, text[:cut])
         except RecursionError:
             reason, at, oversize = "truncated", cut, True
         if "UTF-8" in reason:
-            return self._broken(text, _not_utf8(text[:cut]))
+            return self._broken(text, at)
         if "trailing characters" in reason:
             return self._close(text, at)
         if (stray := _stray_bracket(text)) >= 0:
@@ -167,7 +167,10 @@ class TraceText(Generic[Batch]):
             end = text.rfind(b"]", 0, end)
         if end < 0:
             return self._broken(text, at)
-        batch = self._decode(b"[" + text[: end + 1])
+        try:
+            batch = self._decode(b"[" + text[: end + 1])
+        except (msgspec.DecodeError, RecursionError) as error:
+            return self._broken(text, _place(error, text))
         if _AFTER_CLOSE.match(text, end + 1):
             self._closed = True
             return batch, end + 1
@@ -177,8 +180,12 @@ class TraceText(Generic[Batch]):
 
     def _without_bracket(self, text: bytes, at: int) -> tuple[Batch | None, int]:
         """The events before a bracket that opens a list where an event should begin; the bracket is passed over."""
+        try:
+            batch = self._decode(b"[" + text[:at].rstrip().removesuffix(b",") + b"]")
+        except (msgspec.DecodeError, RecursionError) as error:
+            return self._broken(text, _place(error, text))
         self.mended.append(self._offset + at)
-        return self._decode(b"[" + text[:at].rstrip().removesuffix(b",") + b"]"), at + 1
+        return batch, at + 1
 
     def _incomplete(self, text: bytes, cut: int, oversize: bool) -> tuple[Batch | None, int]:
         """The cut was not between two events: an earlier one is, or more text is needed, or the text ends too early."""
@@ -322,19 +329,16 @@ def _whole_event_before(text: bytes, end: int) -> int:
     return -1
 
 
-def _not_utf8(text: bytes) -> int:
-    """Where the first byte stands that is not UTF-8."""
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return 0
-
-
-def _place(error: msgspec.DecodeError) -> int:
+def _place(error: msgspec.DecodeError | RecursionError, text: bytes) -> int:
     """Where in the events' text (which the decoder saw behind one bracket) it broke."""
     found = _ERROR_BYTE.search(str(error))
-    return max(int(found[1]) - 1, 0) if found else 0
+    if found:
+        return max(int(found[1]) - 1, 0)
+    try:
+        text.decode()
+    except UnicodeDecodeError as wrong:
+        return wrong.start
+    return 0
 
 
 def _decodes(text: bytes) -> bool:
