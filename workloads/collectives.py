@@ -112,6 +112,7 @@ def layout(options: argparse.Namespace, ranks: int) -> Layout:
 
 def build(job: Job) -> Training:
     """Nothing to train: a step is a sweep, the first one timed."""
+    job.device.require_transfers()
     given = job.options
     sizes = sweep(given.min_bytes, given.max_bytes, given.size_factor, job.world_size)
 

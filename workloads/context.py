@@ -74,6 +74,8 @@ def layout(options: argparse.Namespace, ranks: int) -> Layout:
 
 def build(job: Job) -> Training:
     """The model with ring attention, wrapped to average gradients, and a step on this rank's tokens."""
+    if job.world_size > 1:
+        job.device.require_transfers()
     overlap = job.fault("no_overlap") is None
     ring = Ring(dist.new_group(group_desc="cp"), CHUNKS_PER_RANK[job.options.split], overlap)
     places = ring.places(job.shape.sequence).to(job.device.place)

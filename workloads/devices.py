@@ -30,6 +30,13 @@ class Device:
         if self.place.type != "cpu":
             torch.accelerator.synchronize(self.place)
 
+    def require_transfers(self) -> None:
+        """Raise WrongUse where send and receive cannot reach its memory: gloo's own reach the host's only."""
+        if self.place.type != "cpu" and self.backend == "gloo":
+            raise WrongUse(
+                f"gloo sends and receives host memory only, not {self.name}'s: --device cpu, or its own backend"
+            )
+
     def peak_memory(self) -> dict[str, int | str]:
         """The most that was held so far: by the accelerator's allocator, or, on a CPU, by the whole process."""
         if self.place.type != "cpu":

@@ -33,3 +33,10 @@ def test_gloo_shares_gpus(two_gpus):
 def test_the_emulated_device_computes_on_the_cpu():
     device = devices.choose("emulated", None, 0, 8)
     assert (device.place.type, device.column, device.backend) == ("cpu", "emulated", "gloo")
+
+
+def test_gloo_sends_host_memory_only():
+    devices.Device("cpu", torch.device("cpu"), "gloo").require_transfers()
+    devices.Device("cuda", torch.device("cuda", 0), "nccl").require_transfers()
+    with pytest.raises(WrongUse, match="gloo sends and receives host memory only, not cuda's"):
+        devices.Device("cuda", torch.device("cuda", 0), "gloo").require_transfers()
