@@ -30,7 +30,7 @@ def remember(work: dist.Work, call: str) -> None:
 
 def annotate() -> None:
     """From now on put a span around every wait of this process."""
-    dist.Work.wait = _annotated  # type: ignore[method-assign]
+    dist.Work.wait = _annotated  # type: ignore[assignment,method-assign]
 
 
 def _annotated(work: dist.Work, *arguments: Any, **options: Any) -> bool:

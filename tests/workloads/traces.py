@@ -65,6 +65,15 @@ def run(folder: Path, *arguments: str) -> Written:
     return Written(folder)
 
 
+def same(one: Written, other: Written, tolerance: float = 1e-5) -> None:
+    """Assert that two runs gave the same losses and the same whole model."""
+    torch.testing.assert_close(one.facts["losses"], other.facts["losses"], atol=tolerance, rtol=0)
+    mine, theirs = one.parameters(), other.parameters()
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        torch.testing.assert_close(mine[name], theirs[name], atol=tolerance, rtol=0, msg=name)
+
+
 def end(event: Event) -> float:
     return event["ts"] + event["dur"]
 
