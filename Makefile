@@ -15,7 +15,8 @@ demo: $(VENV)/ready-workloads  ## profile a real two-rank training on this machi
 	@$(BIN)/tracekit demo
 
 test: $(VENV)/ready-dev  ## all tests
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --ignore=tests/workloads
+	@$(BIN)/python -m pytest tests/workloads  # alone: real processes that are timed against each other
 
 lint: $(VENV)/ready-dev  ## style, types, and who may import whom
 	@$(BIN)/ruff check .
