@@ -6,7 +6,7 @@ blame through. What explains are the last one's exposed waits since these member
 waits on several lanes at once one counts. A rank's rows sum to its `waits`: `wait_ns` is all of a wait in its step, and
 `exposed_wait_ns` the part in which it computes nothing. A rank may be charged with its own wait, where it had kept the
 one that then kept it. Waits below the error of the clocks are charged like others.
-The passing through is tracekit's own; charging simply the last to arrive is what PyTorch's flight recorder does.
+The passing through is tracekit's own.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def _of_window(run: Run, window: int, waits: pd.DataFrame, exposed: pd.DataFrame
 
 def _chains(calls: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     """The waits in the order in which they end, with the end of these members' call before."""
-    by_match = calls.sort_values("rank").groupby("match")
+    by_match = calls.groupby("match")
     each = pd.DataFrame({"arrival_ns": by_match["start_ns"].max(), "over_ns": by_match["end_ns"].max()})
-    each["members"] = pd.factorize(by_match["rank"].agg(tuple))[0]
+    ends = by_match.agg(group=("group", "first"), lowest=("rank", "min"), highest=("rank", "max"))
+    each["members"] = ends.groupby(["group", "lowest", "highest"]).ngroup()
     mine = calls[["rank", "match", "start_ns", "last_rank"]].merge(waits, on=["rank", "match"])
     mine = mine.join(each[["arrival_ns", "members"]], on="match").sort_values("start_ns")
     ended = each[["members", "over_ns"]].sort_values("over_ns")

@@ -3,7 +3,7 @@
 `wait_ns` is the time of the step in which some call of the rank waits for another rank while the rank computes nothing;
 calls that wait at once count once. `own_ns` is the rest: its own work, transfers, and whatever else keeps it. Together
 they are the step. A rank that the others wait for has the most time of its own. Ranks none of whose calls is matched
-have no row. Same idea as the "self time" of a straggler in ByteDance's what-if study, measured instead of simulated.
+have no row.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ def _of_rank(one: RankTables) -> pd.DataFrame:
 
 
 def _ring_bytes(calls: pd.DataFrame) -> pd.Series:
-    kinds = zip(calls["op"], calls["group_size"], calls["bytes"], strict=True)
+    kind = calls.groupby(["op", "group_size", "bytes"], dropna=False, sort=False).ngroup()
+    kinds = calls[["op", "group_size", "bytes"]].drop_duplicates().itertuples(index=False)
     sent = [None if pd.isna(ranks) or pd.isna(size) else sent_bytes(op, ranks, size) for op, ranks, size in kinds]
-    return pd.Series(sent, calls.index, dtype="Float64").round().astype("Int64")
+    return kind.map(pd.Series(sent, dtype="Float64").round().astype("Int64"))

@@ -6,7 +6,6 @@ sum of the waits of a group's calls, each for itself (two at once count twice), 
 likewise. `calls` start in the step; `unmatched` of them show no counterpart on some member whose file is at hand, and
 are left out of the waits; the waits of `unresolvable` ones are below the error of the clocks. Of broadcast, reduce,
 gather and scatter the root is not told, so nobody is said to wait. Where members have no file, waits are lower bounds.
-NVIDIA and PyTorch have no name for it; the flight recorder calls its causes late ranks.
 """
 
 from __future__ import annotations
