@@ -18,7 +18,7 @@ WORKLOADS = ("workloads", "tracekit_workloads")
 """The reference workloads as a checkout and as the wheel name them."""
 
 
-EMULATED = ("--device", "emulated", "--emulated-flops", "2e9", "--wait", "0", "--warmup", "1", "--active", "3")
+EMULATED = ("--device", "emulated", "--emulated-flops", "3e9", "--wait", "0", "--warmup", "1", "--active", "2")
 RUNS = (
     ("ddp", "data parallelism, 2 ranks; rank 1 is half as fast", ("--ranks", "2", "--fault", "slow_device:1:2")),
     ("pipeline", "a pipeline of 4 stages, 1F1B", ("--ranks", "4", "--schedule", "1f1b", "--microbatches", "8")),
