@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("steady", deadline=None)  # machines are shared: a slow example is no failure
+# Machines are shared: a slow example is no failure. CI tries the same examples each time, people try new ones.
+settings.register_profile("steady", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("steady")
 
 DATA = Path(__file__).parent / "data"
