@@ -326,7 +326,7 @@ CELLS = (
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(compute=CELLS[0], comm=CELLS[1], copies=CELLS[2])
 def test_any_drawing_is_read_as_it_was_drawn(compute, comm, copies, tmp_path_factory):
     if not set(compute + comm + copies) - {"."}:
