@@ -15,7 +15,7 @@ demo: $(VENV)/ready-workloads  ## profile a real two-rank training on this machi
 	@$(BIN)/tracekit demo
 
 test: $(VENV)/ready-dev  ## all tests
-	@$(BIN)/python -m pytest -n 2 --ignore=tests/workloads
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/workloads
 # Alone: real processes, whose times are compared. On a shared machine that may fail once, so what failed is run again.
 	@$(BIN)/python -m pytest tests/workloads || $(BIN)/python -m pytest tests/workloads --last-failed
 
