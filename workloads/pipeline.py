@@ -16,7 +16,7 @@ own layers) in flight, on rank r:
     interleaved                (p-1) / (v m+p-1)         ((v+1) p - 2 r - 1) / v
     interleaved-zero-bubble    (p-1) / (3 v m+p-1)       p
     zbv                        (p-1) / (3 v m+p-1)       p            v = 2, m at least 2p-1
-    dualpipev                  (p-1) / (3 v m+p-1)       p + 1/2      v = 2, m at least 2p
+    dualpipev                  (p-1) / (3 m+p-1)         p + 1/2      v = 2, m at least 2p
 
 - GPipe: all forwards, then all backwards. Simple, and every micro-batch's activations are held at once.
 - 1F1B: one forward, one backward in turn, as soon as there is a gradient. As idle as GPipe, but memory no longer grows
@@ -28,7 +28,8 @@ own layers) in flight, on rank r:
   time. What is left of the ramp is p-1 forwards of a third. (With v = 1 it is the paper's ZB-H1.)
 - ZBV places stages in a V: rank r has stages r and 2p-1-r. The loss is on rank 0, and memory is even.
 - DualPipeV is a V too; in its middle a forward and a backward are one action, so that on a GPU one's communication can
-  hide under the other's compute. Here they run one after the other.
+  hide under the other's compute. PyTorch runs them one after the other and sends the results of both after that, which
+  doubles the ramp.
 
 In the trace: `PP:<stage><F|B|I|W><microbatch>` is a stage at work (`stages`); the loss comes after the last stage's
 F. `wait:...` is the bubble as a rank lives it, standing still until a neighbour is ready (`waits`). Where it stands

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from torch.distributed.pipelining import schedules
 
 Action = tuple[int, str, int]  # stage, F, B, I or W, micro-batch
-Order = list[list[Action]]  # by rank
+Together = tuple[Action, ...]  # mostly one; DualPipeV has two of which nothing is sent before both are done
+Plan = list[list[Together]]  # by rank
 CLASSES = {
     "interleaved": schedules.ScheduleInterleaved1F1B,
     "interleaved-zero-bubble": schedules.ScheduleInterleavedZeroBubble,
@@ -19,26 +19,31 @@ CLASSES = {
 LETTERS = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
 
 
-def order(schedule: str, ranks: int, microbatches: int, virtual: int) -> Order:
+def plan(schedule: str, ranks: int, microbatches: int, virtual: int) -> Plan:
     """GPipe and 1F1B by their definition, the others as PyTorch plans them."""
     if schedule == "gpipe":
-        return [[(rank, letter, n) for letter in "FB" for n in range(microbatches)] for rank in range(ranks)]
+        return [[((rank, letter, n),) for letter in "FB" for n in range(microbatches)] for rank in range(ranks)]
     if schedule == "1f1b":
         return [_one_forward_one_backward(rank, ranks, microbatches) for rank in range(ranks)]
     return [_planned(CLASSES[schedule], rank, ranks, microbatches, virtual) for rank in range(ranks)]
 
 
-def _one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> list[Action]:
+def order(of_rank: list[Together]) -> list[Action]:
+    """A rank's actions, one after the other."""
+    return [action for together in of_rank for action in together]
+
+
+def _one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> list[Together]:
     ahead = min(ranks - rank, microbatches)
     actions = [(rank, "F", n) for n in range(ahead)]
     for n in range(microbatches):
         actions.append((rank, "B", n))
         if ahead + n < microbatches:
             actions.append((rank, "F", ahead + n))
-    return actions
+    return [(action,) for action in actions]
 
 
-def _planned(schedule: Any, rank: int, ranks: int, microbatches: int, virtual: int) -> list[Action]:
+def _planned(schedule: Any, rank: int, ranks: int, microbatches: int, virtual: int) -> list[Together]:
     rounds = max(1, microbatches // ranks)
     sizes = SimpleNamespace(
         pp_group_size=ranks,
@@ -49,26 +54,35 @@ def _planned(schedule: Any, rank: int, ranks: int, microbatches: int, virtual: i
         _n_microbatches=microbatches,
     )
     planned = [action for action in schedule._calculate_single_rank_operations(sizes, rank) if action]
-    single = [part for action in planned for part in action.sub_actions or [action]]
-    return [(part.stage_index, LETTERS[part.computation_type.name], part.microbatch_index) for part in single]
+    return [tuple(_action(part) for part in action.sub_actions or [action]) for action in planned]
 
 
-def busy_share(order: Order, cost: Callable[[str], float]) -> list[float]:
-    """Each rank's busy time by the whole time, when every action begins as soon as what it needs is there."""
-    last = max(stage for actions in order for stage, _, _ in actions)
+def _action(planned: Any) -> Action:
+    return planned.stage_index, LETTERS[planned.computation_type.name], planned.microbatch_index
+
+
+def busy_share(plan: Plan, cost: dict[str, float]) -> list[float]:
+    """Each rank's busy time by the whole time, when everything begins as soon as what it needs is there."""
+    last = max(stage for of_rank in plan for stage, _, _ in order(of_rank))
     ends: dict[Action, float] = {}
-    now = [0.0] * len(order)
-    left = [list(actions) for actions in order]
+    now, left = [0.0] * len(plan), [list(of_rank) for of_rank in plan]
     while any(left):
-        rank = next(r for r, actions in enumerate(left) if actions and all(n in ends for n in _needs(actions[0], last)))
-        action = left[rank].pop(0)
-        now[rank] = max([now[rank], *(ends[need] for need in _needs(action, last))]) + cost(action[1])
-        stage, letter, microbatch = action
-        ends[stage, "I" if letter == "B" else letter, microbatch] = now[rank]
-    return [sum(cost(letter) for _, letter, _ in actions) / max(now) for actions in order]
+        rank, needed = next(
+            (rank, needed)
+            for rank, of_rank in enumerate(left)
+            if of_rank and (needed := _needs(of_rank[0], last)) <= ends.keys()
+        )
+        together = left[rank].pop(0)
+        now[rank] = max([now[rank], *(ends[need] for need in needed)]) + sum(cost[letter] for _, letter, _ in together)
+        ends |= dict.fromkeys(_results(together), now[rank])
+    return [sum(cost[letter] for _, letter, _ in order(of_rank)) / max(now) for of_rank in plan]
 
 
-def _needs(action: Action, last: int) -> list[Action]:
+def _needs(together: Together, last: int) -> set[Action]:
+    return {need for action in together for need in _needed_by(action, last)} - set(_results(together))
+
+
+def _needed_by(action: Action, last: int) -> list[Action]:
     stage, letter, microbatch = action
     if letter == "F":
         return [(stage - 1, "F", microbatch)] if stage else []
@@ -77,10 +91,15 @@ def _needs(action: Action, last: int) -> list[Action]:
     return [(stage, "F", microbatch), *([(stage + 1, "I", microbatch)] if stage < last else [])]
 
 
-def in_flight(actions: list[Action], virtual: int) -> float:
+def _results(together: Together) -> list[Action]:
+    """A whole backward gives what the one down to the input does."""
+    return [(stage, "I" if letter == "B" else letter, microbatch) for stage, letter, microbatch in together]
+
+
+def in_flight(of_rank: list[Together], virtual: int) -> float:
     """The most micro-batches whose activations a rank holds at once; a stage's are its part of one."""
     held = most = 0
-    for _, letter, _ in actions:
+    for _, letter, _ in order(of_rank):
         held += {"F": 1, "B": -1, "I": 0, "W": -1}[letter]
         most = max(most, held)
     return most / virtual

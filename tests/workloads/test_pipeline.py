@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.workloads import traces
-from tests.workloads.orders import busy_share, in_flight, order
+from tests.workloads.orders import busy_share, in_flight, order, plan
 from tests.workloads.traces import Event, Written, end, named, products, steps, total
 from workloads import pipeline
 from workloads.errors import WrongUse
@@ -85,11 +85,11 @@ def test_activations_computed_again_change_nothing(run, whole):
 
 
 def test_actions_come_in_the_schedules_order_and_none_within_another(scheduled):
-    planned = order(scheduled.schedule, 2, MICROBATCHES, SCHEDULES[scheduled.schedule].virtual)
-    for expected, of_rank in zip(planned, scheduled.steps, strict=True):
-        for step in of_rank:
+    planned = plan(scheduled.schedule, 2, MICROBATCHES, SCHEDULES[scheduled.schedule].virtual)
+    for of_rank, recorded in zip(planned, scheduled.steps, strict=True):
+        for step in recorded:
             seen = actions(step)
-            assert [action for action, _ in seen] == expected
+            assert [action for action, _ in seen] == order(of_rank)
             assert all(end(one) <= other["ts"] for (_, one), (_, other) in itertools.pairwise(seen))
 
 
@@ -176,8 +176,8 @@ def test_sizes_that_do_not_fit_are_named(given, said):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_schedules_are_as_idle_and_hold_as_much_as_the_docstring_says(schedule, ranks, microbatches):
     virtual = SCHEDULES[schedule].virtual
-    planned = order(schedule, ranks, microbatches, virtual)
-    busy = busy_share(planned, {"F": 1, "B": 2, "I": 1, "W": 1}.__getitem__)
+    planned = plan(schedule, ranks, microbatches, virtual)
+    busy = busy_share(planned, {"F": 1, "B": 2, "I": 1, "W": 1})
     assert busy == pytest.approx([theory(schedule, ranks, microbatches)] * ranks)
     held = {
         "gpipe": lambda _: microbatches,
@@ -185,13 +185,13 @@ def test_the_schedules_are_as_idle_and_hold_as_much_as_the_docstring_says(schedu
         "interleaved": lambda rank: ((virtual + 1) * ranks - 2 * rank - 1) / virtual,
         "dualpipev": lambda _: ranks + 1 / 2,
     }.get(schedule, lambda _: ranks)
-    assert [in_flight(actions, virtual) for actions in planned] == [held(rank) for rank in range(ranks)]
+    assert [in_flight(of_rank, virtual) for of_rank in planned] == [held(rank) for rank in range(ranks)]
 
 
 def theory(schedule, ranks, microbatches):
     """The busy share of the time from the first forward to the last backward."""
-    thirds = 3 if schedule in ("interleaved-zero-bubble", "zbv", "dualpipev") else 1
-    work = thirds * SCHEDULES[schedule].virtual * microbatches
+    ramps = {"interleaved": 2, "interleaved-zero-bubble": 6, "zbv": 6, "dualpipev": 3}  # how much shorter than GPipe's
+    work = ramps.get(schedule, 1) * microbatches
     return work / (work + ranks - 1)
 
 
