@@ -69,6 +69,18 @@ def test_waiting_before_the_members_last_call_explains_nothing():
     """) == {(1, 0): 4, (2, 1): 3}
 
 
+def test_members_who_met_in_another_group_have_met():
+    # 0 keeps 1 waiting and meets it in doing so; that 1 then computes for 2 longer is its own
+    assert blamed("""
+        0/7  CCC.......
+        0/20 ...NN.....  op=send peer=1 group=pp
+        1/20 NNNNN.....  op=recv peer=0 group=pp
+        1/7  .....CC...
+        0/21 .....NNNNN  group=dp
+        1/21 .......NNN  group=dp
+    """) == {(1, 0): 3, (0, 1): 2}
+
+
 def test_the_latest_waits_explain_first():
     # 1 waited 4 for 0 long ago and 2 for 3 just now: being 2 late is 3's doing
     assert blamed("""

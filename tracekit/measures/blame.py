@@ -69,8 +69,7 @@ def _chains(calls: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     """The waits in the order in which they end, with the end of these members' call before."""
     by_match = calls.groupby("match")
     each = pd.DataFrame({"arrival_ns": by_match["start_ns"].max(), "over_ns": by_match["end_ns"].max()})
-    ends = by_match.agg(group=("group", "first"), lowest=("rank", "min"), highest=("rank", "max"))
-    each["members"] = ends.groupby(["group", "lowest", "highest"]).ngroup()
+    each["members"] = _members(calls)
     mine = calls[["rank", "match", "start_ns", "last_rank"]].merge(waits, on=["rank", "match"])
     mine = mine.join(each[["arrival_ns", "members"]], on="match").sort_values("start_ns")
     ended = each[["members", "over_ns"]].sort_values("over_ns")
@@ -78,6 +77,19 @@ def _chains(calls: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     chains = pd.merge_asof(mine, ended, left_on="start_ns", right_on="over_ns", by="members")
     chains["before_ns"] = chains["before_ns"].fillna(calls["start_ns"].min()).astype("int64")
     return chains.sort_values(["arrival_ns", "match"], ignore_index=True)
+
+
+def _members(calls: pd.DataFrame) -> pd.Series:
+    """A number for each match, the same for those in which the same ranks meet, whatever their groups."""
+    alike = ["group", "count", "lowest", "highest"]
+    matches = calls.groupby("match").agg(
+        group=("group", "first"), count=("rank", "size"), lowest=("rank", "min"), highest=("rank", "max")
+    )
+    kind = matches.groupby(alike).ngroup()
+    one_of_each = calls[calls["match"].isin(kind.drop_duplicates().index)].sort_values("rank")
+    ranks = one_of_each.groupby("match")["rank"].agg(tuple)
+    members = pd.Series(pd.factorize(ranks)[0], index=kind[ranks.index])
+    return kind.map(members)
 
 
 def _explained(chains: pd.DataFrame, exposed: dict[int, Spans]) -> pd.DataFrame:
