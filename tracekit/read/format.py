@@ -6,27 +6,27 @@ i: an instant; s, t, f: flow arrows; M: names of processes). Any value may be of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Union
 
 import msgspec
 
 from tracekit.read.columns import NO_ID
-from tracekit.read.text import mended
+
+
+NOTHING = msgspec.Raw(b"null")
 
 
 class Args(msgspec.Struct, gc=False):
-    """What the `args` of device work and of the calls that launch it say."""
+    """What the `args` of spans say: of device work, the calls that launch it, and collectives.
+
+    `rank` is what a tool that fuses files adds to all of them. Shapes stay text until somebody asks for them.
+    """
 
     correlation: Any = NO_ID
     bytes: Any = None
     size: Any = None
     direction: Any = None
-
-
-class CollectiveArgs(msgspec.Struct, gc=False):
-    """What the `args` of a collective's kernel, or of the host's `record_param_comms`, say."""
-
+    rank: Any = None
     collective: Any = msgspec.field(name="Collective name", default=None)
     elements_in: Any = msgspec.field(name="In msg nelems", default=None)
     elements_out: Any = msgspec.field(name="Out msg nelems", default=None)
@@ -39,14 +39,8 @@ class CollectiveArgs(msgspec.Struct, gc=False):
     source: Any = msgspec.field(name="Src Rank", default=None)
     destination: Any = msgspec.field(name="Dst Rank", default=None)
     call_id: Any = msgspec.field(name="Comms Id", default=None)
-    dimensions: Any = msgspec.field(name="Input Dims", default=None)
-    types: Any = msgspec.field(name="Input type", default=None)
-
-
-class OwnerArgs(msgspec.Struct, gc=False):
-    """What a tool that fuses files adds to all `args`: whose the event is."""
-
-    rank: Any = None
+    dimensions: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
 
 
 class AllocationArgs(msgspec.Struct, gc=False):
@@ -60,11 +54,8 @@ class AllocationArgs(msgspec.Struct, gc=False):
     rank: Any = None
 
 
-_NOTHING = msgspec.Raw(b"null")
-
-
 class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """Something with a start and a duration. Its `args` stay text until somebody asks for them."""
+    """Something with a start and a duration."""
 
     cat: Any = None
     name: Any = None
@@ -72,7 +63,7 @@ class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     tid: Any = None
     ts: Any = None
     dur: Any = None
-    args: msgspec.Raw = _NOTHING
+    args: Args | str | int | float | bool | list[Any] | None = None
 
 
 class Begin(Span, gc=False, tag_field="ph", tag="B"):
@@ -89,7 +80,7 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     name: Any = None
     pid: Any = None
     ts: Any = None
-    args: msgspec.Raw = _NOTHING
+    args: AllocationArgs | str | int | float | bool | list[Any] | None = None
 
 
 class OldInstant(Instant, gc=False, tag_field="ph", tag="I"):
@@ -106,7 +97,7 @@ _PASSED_OVER = tuple(
 
 def _with_raw_times(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The same struct with its times left as text, for absolute times that a float64 cannot hold."""
-    times = [(time, msgspec.Raw, _NOTHING) for time in ("ts", "dur") if time in struct.__struct_fields__]
+    times = [(time, msgspec.Raw, NOTHING) for time in ("ts", "dur") if time in struct.__struct_fields__]
     tag = struct.__struct_config__.tag
     return msgspec.defstruct(f"Exact{struct.__name__}", times, bases=(struct,), gc=False, tag_field="ph", tag=tag)
 
@@ -140,35 +131,6 @@ class EventDecoder:
         return events, strange
 
 
-Told = TypeVar("Told")
-
-
-class ArgsDecoder(Generic[Told]):
-    """Decodes many events' `args` at once; those that are no object, or broken, say nothing."""
-
-    def __init__(self, struct: type[Told]) -> None:
-        anything: Any = struct | str | int | float | bool | list[Any] | None  # types change between events
-        self._list = msgspec.json.Decoder(list[anything])
-        self._one = msgspec.json.Decoder(anything)
-        self._struct, self._silent = struct, struct()
-
-    def decode(self, texts: Sequence[msgspec.Raw]) -> list[Told]:
-        """What each says."""
-        try:
-            told = self._list.decode(b"[" + b",".join(texts) + b"]")
-        except (msgspec.DecodeError, RecursionError):
-            told = [self._lenient(bytes(text)) for text in texts]
-        return [one if one.__class__ is self._struct else self._silent for one in told]
-
-    def _lenient(self, text: bytes) -> object:
-        try:
-            return self._one.decode(mended(text))
-        except (msgspec.DecodeError, RecursionError):
-            return None
-
-
-ARGS, COLLECTIVES = ArgsDecoder(Args), ArgsDecoder(CollectiveArgs)
-OWNERS, ALLOCATIONS = ArgsDecoder(OwnerArgs), ArgsDecoder(AllocationArgs)
 FAST, EXACT = EventDecoder(_WITH_SPANS), EventDecoder(_EXACT_STRUCTS)
 
 EXACT_SPAN = _EXACT_STRUCTS[0]

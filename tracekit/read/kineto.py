@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -16,9 +17,12 @@ import pandas as pd
 from tracekit.model import ALLOCATIONS, NO_TIME, table
 from tracekit.read import format, names
 from tracekit.read.columns import NO_RANK, Codes, ids, ranks, whole, wholes
-from tracekit.read.format import Begin, Instant, Span
+from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Span
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
+
+
+Column = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,11 @@ class _Columns:
     def __init__(self) -> None:
         self._decoder = format.FAST
         self._codes = {name: Codes() for name in ("category", "name", "process", "thread")}
-        self._parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+        self._parts: dict[str, list[Column]] = defaultdict(list)
         self._collectives: list[tuple[Any, ...]] = []
         self._copies: list[tuple[Any, ...]] = []
         self._devices = Codes()
-        self._allocated: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+        self._allocated: dict[str, list[Column]] = defaultdict(list)
         self._halves: list[tuple[int, Span]] = []
         self._wanted: dict[tuple[str, Callable[[str], bool]], list[bool]] = defaultdict(list)
         self._rows = 0
@@ -131,45 +135,43 @@ class _Columns:
         self._add("thread", self._codes["thread"].of([span.tid for span in spans]))
         self._add("start_ns", np.asarray(start_ns, np.int64))
         self._add("duration_ns", np.asarray(duration_ns, np.int64))
-        self._add("correlation", self._correlations(spans, categories))
-        self._add("rank", self._owners(spans))
-        self._add_collectives(spans, self._of("category", _is_kernel)[categories], argued=False)
-        self._add_collectives(spans, self._of("name", names.tells_a_call)[labels], argued=True)
+        args = [span.args for span in spans]
+        self._add("correlation", self._correlations(args, categories))
+        self._add("rank", self._owners(args))
+        calls = self._of("category", _is_kernel)[categories] | self._of("name", names.tells_a_call)[labels]
+        self._add_collectives(args, np.flatnonzero(calls).tolist())
         self._rows += len(spans)
 
     @staticmethod
-    def _owners(spans: Sequence[Span]) -> npt.NDArray[np.int64]:
+    def _owners(args: Sequence[Any]) -> npt.NDArray[np.int64]:
         """Whose each span is, in a file that a tool fused; such tools mark all events, so a few tell if it was."""
-        some = spans[:: max(len(spans) // 16, 1)]
-        if not any(b'"rank"' in bytes(span.args) for span in some):
-            return np.full(len(spans), NO_RANK)
-        return ranks([owner.rank for owner in format.OWNERS.decode([span.args for span in spans])])
+        if all(one.__class__ is not Args or one.rank is None for one in args[:: max(len(args) // 16, 1)]):
+            return np.full(len(args), NO_RANK)
+        return ranks([one.rank if one.__class__ is Args else None for one in args])
 
-    def _add_collectives(self, spans: Sequence[Span], which: npt.NDArray[np.bool_], *, argued: bool) -> None:
-        """What some spans' arguments tell of calls; most kernels' tell nothing, so they are looked through first."""
-        places = np.flatnonzero(which).tolist()
-        texts = [spans[place].args for place in places]
-        if not texts or not (argued or b'"Collective name"' in b"".join(texts)):
-            return
-        for place, one in zip(places, format.COLLECTIVES.decode(texts), strict=True):
-            size = _array_bytes(one.dimensions, one.types)
-            if one.collective is not None or size is not None:
-                told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS[:-1])
-                self._collectives.append((self._rows + place, *told, size))
+    def _add_collectives(self, args: Sequence[Any], places: Sequence[int]) -> None:
+        """What the arguments at some places tell of calls; most kernels' tell nothing."""
+        for place in places:
+            one = args[place]
+            if one.__class__ is Args and (one.collective is not None or one.types is not format.NOTHING):
+                size = _array_bytes(one.dimensions, one.types)
+                if one.collective is not None or size is not None:
+                    told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS[:-1])
+                    self._collectives.append((self._rows + place, *told, size))
 
-    def _add(self, name: str, values: npt.NDArray[Any]) -> None:
+    def _add(self, name: str, values: Column) -> None:
         self._parts[name].append(values)
 
-    def _correlations(self, spans: Sequence[Span], categories: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+    def _correlations(self, args: Sequence[Any], categories: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
         """The correlation of each span; on the way, what copies tell."""
         telling, copies = self._of("category", _tells_correlation), self._of("category", _is_sized)
         places = np.flatnonzero(telling[categories])
-        told = format.ARGS.decode([spans[place].args for place in places.tolist()])
+        told = [one if one.__class__ is Args else _SILENT for one in map(args.__getitem__, places.tolist())]
         for place in np.flatnonzero(copies[categories[places]]).tolist():
             one = told[place]
             size, direction = whole(one.size if one.bytes is None else one.bytes), _plain(one.direction)
             self._copies.append((self._rows + int(places[place]), size, direction))
-        correlation = np.zeros(len(spans), np.uint64)
+        correlation = np.zeros(len(args), np.uint64)
         correlation[places] = ids([one.correlation for one in told])
         return correlation
 
@@ -180,7 +182,7 @@ class _Columns:
         return np.array(known, bool)
 
     def _add_allocations(self, instants: list[Instant], times_ns: npt.NDArray[np.int64]) -> None:
-        args = format.ALLOCATIONS.decode([one.args for one in instants])
+        args = [one.args if isinstance(one.args, AllocationArgs) else _UNTOLD for one in instants]
         known = times_ns != NO_TIME
         for name in ("bytes", "allocated", "reserved"):
             sizes, told = wholes([getattr(one, name) for one in args])
@@ -233,15 +235,14 @@ class _Columns:
     def finish(self, text: TraceText[_Batch]) -> RawTrace:
         """The tables of all batches."""
         self._join_halves()
-        columns: dict[str, Any] = {name: np.concatenate(parts) for name, parts in self._parts.items()}
-        codes, process, thread = self._codes, columns.pop("process"), columns.pop("thread")
-        for name in ("category", "name"):
-            columns[name] = codes[name].column([columns[name]])
-        lane = Codes.joined(codes["process"], process, codes["thread"], thread)
-        spans = pd.DataFrame({**columns, "lane": lane})
+        columns = {name: np.concatenate(parts) for name, parts in self._parts.items()}
         self._parts.clear()
         offset_ns = _base_ns(text.metadata)
-        spans, impossible = _on_absolute_time(spans, offset_ns)
+        columns, rows, impossible = _on_absolute_time(columns, offset_ns)
+        codes, process, thread = self._codes, columns.pop("process"), columns.pop("thread")
+        named = {name: codes[name].column([columns[name]]) for name in ("category", "name")}
+        lane = Codes.joined(codes["process"], process, codes["thread"], thread)
+        spans = pd.DataFrame({**columns, **named, "lane": lane}, index=rows, copy=False)
         return RawTrace(
             metadata=text.metadata,
             spans=spans,
@@ -256,7 +257,8 @@ class _Columns:
         )
 
 
-_LONGEST_NS = 2**60
+_LONGEST_NS, _LATEST_NS = 2**60, 2**62
+_SILENT, _UNTOLD = Args(), AllocationArgs()
 
 
 def _frame(rows: list[tuple[Any, ...]], fields: Sequence[str]) -> pd.DataFrame:
@@ -277,8 +279,9 @@ def _tells_correlation(category: str) -> bool:
     return category.lower() in _TELLING_CATEGORIES
 
 
-def _array_bytes(dimensions: Any, types: Any) -> int | None:
+def _array_bytes(dimensions_text: msgspec.Raw, types_text: msgspec.Raw) -> int | None:
     """Bytes of the first input, by its dimensions and type as `record_shapes` writes them; None where untold."""
+    dimensions, types = msgspec.json.decode(dimensions_text), msgspec.json.decode(types_text)
     if not isinstance(dimensions, list) or not isinstance(types, list) or not dimensions or not types:
         return None
     width, shape = names.DTYPE_BYTES.get(str(types[0]).removeprefix("c10::").replace(" ", "").lower()), dimensions[0]
@@ -302,16 +305,20 @@ def _base_ns(metadata: dict[str, object]) -> int:
     return base_ns if base_ns is not None and abs(base_ns) < 2**61 else 0
 
 
-def _on_absolute_time(spans: pd.DataFrame, offset_ns: int) -> tuple[pd.DataFrame, int]:
-    """Spans with a start and an end on absolute time, without those that cannot be, and how many these were.
+def _on_absolute_time(columns: dict[str, Column], offset_ns: int) -> tuple[dict[str, Column], pd.Index, int]:
+    """Spans with a start and an end on absolute time, without those that cannot be; their rows; how many were left out.
 
     Impossible: a start or duration that is missing, negative or beyond any clock, and the pair 0 and 0, which profilers
     write for work that they lost. Rows keep their labels, by which other tables tell more about them.
     """
-    start_ns, duration_ns = spans["start_ns"], spans["duration_ns"]
-    possible = (start_ns != NO_TIME) & (duration_ns >= 0) & (duration_ns < _LONGEST_NS)
-    possible &= ~((start_ns == 0) & (duration_ns == 0)) & (start_ns.abs() < 2**62)
-    kept = spans[possible]
-    start_ns = kept["start_ns"] + offset_ns
-    kept = kept.assign(start_ns=start_ns, end_ns=start_ns + kept["duration_ns"]).drop(columns="duration_ns")
-    return kept, int((~possible).sum())
+    start_ns, duration_ns = columns["start_ns"], columns["duration_ns"]
+    possible = (start_ns > -_LATEST_NS) & (start_ns < _LATEST_NS) & (duration_ns >= 0) & (duration_ns < _LONGEST_NS)
+    possible &= (start_ns != 0) | (duration_ns != 0)
+    rows: pd.Index = pd.RangeIndex(len(possible))
+    if not possible.all():
+        columns = {name: values[possible] for name, values in columns.items()}
+        rows = rows[possible]
+    told = {name: values for name, values in columns.items() if name != "duration_ns"}
+    start_ns = columns["start_ns"] + offset_ns
+    told |= {"start_ns": start_ns, "end_ns": start_ns + columns["duration_ns"]}
+    return told, rows, int((~possible).sum())

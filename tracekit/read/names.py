@@ -7,7 +7,7 @@ never by stream: a collective may share its stream with compute.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,13 +46,15 @@ COMM_PATTERNS = (
     r"msccl",  # Microsoft's schedules on NCCL, and MSCCL++
     r"multimem_",  # NVLink SHARP kernels of symmetric memory
     r"cross_device_reduce",  # vLLM's and SGLang's custom all-reduce
-    r"(?:one|two)_?shot_?all_?reduce|all_?reduce_(?:one|two)_?shot|allreduce_fusion|quick_?reduce|lamport",
-    r"_all_to_all_|all_to_all_kernel",
-    r"\b(?:deep_)?ep::.*(?:dispatch|combine)",  # DeepEP
-    r"oneccl|\bccl::|\bccl_",  # oneCCL
-    r"hccl|hcom_",  # Ascend
+    *(r"one_?shot_?all_?reduce", r"two_?shot_?all_?reduce", r"all_?reduce_one_?shot", r"all_?reduce_two_?shot"),
+    *(r"allreduce_fusion", r"quick_?reduce", r"lamport"),
+    *(r"_all_to_all_", r"all_to_all_kernel"),
+    *(r"ep::(?<!\wep::).*(?:dispatch|combine)", r"deep_ep::(?<!\wdeep_ep::).*(?:dispatch|combine)"),  # DeepEP
+    *(r"oneccl", r"ccl::(?<!\wccl::)", r"ccl_(?<!\wccl_)"),  # oneCCL
+    *(r"hccl", r"hcom_"),  # Ascend
     r"nvshmem.*(?:put|get|reduce|collect|broadcast|alltoall|barrier)",
 )
+"""In lower case. Each begins with plain text, for which Python's `re` searches many times faster than for choices."""
 
 _SYNCHRONIZE = re.compile(
     r"(?:cuda|hip|cu|acl(?:rt)?|ur|ze|sycl)\w*(?:synchronize|queuefinish)|^(?:cuda|hip)memcpy(?:2d|3d|withstream)?$"
@@ -118,13 +120,26 @@ DTYPE_BYTES = {
 }  # fmt: skip
 
 
+Communicates = Callable[[str], bool]
+
+
 @lru_cache(maxsize=8)
-def communication(extra: tuple[str, ...] = ()) -> re.Pattern[str]:
-    """The pattern of kernels that move data between ranks, case-insensitive; `extra` are patterns of the user's own."""
-    return re.compile("|".join(f"(?:{pattern})" for pattern in (*COMM_PATTERNS, *extra)), re.IGNORECASE)
+def communication(extra: tuple[str, ...] = ()) -> Communicates:
+    """Tells of a kernel's name whether it moves data between ranks, whatever its case; `extra` are the user's patterns.
+
+    Raises `re.error` for an extra pattern that is none.
+    """
+    known = [re.compile(pattern) for pattern in COMM_PATTERNS]
+    known += [re.compile(pattern, re.IGNORECASE) for pattern in extra]
+
+    def communicates(name: str) -> bool:
+        lower = name.lower()
+        return any(pattern.search(lower) for pattern in known)
+
+    return communicates
 
 
-def kind(category: str, name: str, communicates: re.Pattern[str]) -> str:
+def kind(category: str, name: str, communicates: Communicates) -> str:
     """The kind of a span, as far as its category and name alone tell."""
     category = category.lower()
     if category in KERNEL_CATEGORIES:
@@ -142,7 +157,7 @@ def kind(category: str, name: str, communicates: re.Pattern[str]) -> str:
     return OVERHEAD if category == "overhead" else OTHER
 
 
-def _device_kind(category: str, name: str, communicates: re.Pattern[str]) -> str:
+def _device_kind(category: str, name: str, communicates: Communicates) -> str:
     if category == "mtia_ccp_events":  # MTIA lists its queue's markers among its work: they are no work
         if _STREAM_WAIT.search(name):
             return STREAM_WAIT
@@ -150,7 +165,7 @@ def _device_kind(category: str, name: str, communicates: re.Pattern[str]) -> str
             return DEVICE_SYNC
         if name.startswith("dma"):
             return MEMORY
-    return COMM if communicates.search(name) else COMPUTE
+    return COMM if communicates(name) else COMPUTE
 
 
 def _host_kind(category: str, name: str) -> str:

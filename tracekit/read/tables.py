@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from tracekit.read.annotated import ProcessGroup
 from tracekit.read.calls import ALL_RANKS, calls_of
 from tracekit.read.columns import NO_RANK, whole
 from tracekit.read.kineto import RawTrace
-from tracekit.read.work import Sorted, copy_columns, sort_out
+from tracekit.read.work import Sorted, copy_columns, is_kind, sort_out
 
 SHOWN_PLACES = 5
 CPU = "cpu"
@@ -55,10 +56,10 @@ class RankPart:
     notes: tuple[Note, ...]
 
 
-def rank_parts(raw: RawTrace, basename: str, communicates: re.Pattern[str]) -> list[RankPart]:
+def rank_parts(raw: RawTrace, basename: str, communicates: names.Communicates) -> list[RankPart]:
     """The parts of a file, one for each rank in it."""
-    told = np.unique(raw.spans["rank"].to_numpy())
-    several = [int(rank) for rank in told if rank != NO_RANK]
+    told = raw.spans["rank"].to_numpy()
+    several = np.unique(told[told != NO_RANK]).tolist()
     if len(several) < 2:
         claimed = several[0] if several else None
         return [_part(raw, claimed, basename, communicates, tuple(_text_notes(raw)))]
@@ -90,7 +91,7 @@ def _owners(spans: pd.DataFrame) -> tuple[pd.Series, int]:
 
 
 def _part(
-    raw: RawTrace, claimed: int | None, basename: str, communicates: re.Pattern[str], file_notes: tuple[Note, ...]
+    raw: RawTrace, claimed: int | None, basename: str, communicates: names.Communicates, file_notes: tuple[Note, ...]
 ) -> RankPart:
     found = sort_out(raw.spans, communicates)
     marked = steps.host_steps(found.host)
@@ -102,12 +103,12 @@ def _part(
     calls["step"] = step_of_row[calls.index]
     operation, size = copy_columns(found.work, raw.copies)
     operation[(found.work["kind"] == COMM).to_numpy()] = calls.loc[calls["device_work"], "op"]
-    launch_ns = np.minimum(found.work["launch_ns"], found.work["start_ns"])
-    untold = pd.Series(pd.NA, index=found.host.index)
+    launch_ns = np.minimum(found.work["launch_ns"].to_numpy(), found.work["start_ns"].to_numpy())
+    untold = pd.arrays.IntegerArray(np.zeros(len(found.host), np.int64), np.ones(len(found.host), bool))
     return RankPart(
         identity=_identity(raw, claimed, basename, found),
-        work=_events(found.work.assign(step=work_steps, operation=operation, bytes=size, launch_ns=launch_ns)),
-        host=_events(found.host.assign(step=host_steps, operation=_pipeline_actions(found.host), bytes=untold)),
+        work=_events(found.work, step=work_steps, operation=operation, bytes=size, launch_ns=launch_ns),
+        host=_events(found.host, step=host_steps, operation=_pipeline_actions(found.host), bytes=untold),
         allocations=_allocations(raw.allocations),
         steps=windows,
         calls=calls.reset_index(drop=True),
@@ -115,11 +116,14 @@ def _part(
     )
 
 
-def _pipeline_actions(host: pd.DataFrame) -> pd.Series:
+def _pipeline_actions(host: pd.DataFrame) -> pd.Categorical:
     """What each of the program's own spans tells of a pipeline; null for all others."""
-    told = pd.Series([names.pipeline_actions(name) for name in host["name"].cat.categories], dtype=object)
-    actions = told.reindex(host["name"].cat.codes).set_axis(host.index)
-    return actions.where(host["kind"].isin([ANNOTATION, OPERATOR]))
+    told = [names.pipeline_actions(name) for name in host["name"].cat.categories]
+    actions = sorted({action for action in told if action})
+    code_of = {action: code for code, action in enumerate(actions)}
+    codes = np.array([code_of[action] if action else -1 for action in told], np.int32)[host["name"].cat.codes]
+    own = is_kind(host, ANNOTATION, OPERATOR)
+    return pd.Categorical.from_codes(np.where(own, codes, -1), categories=pd.Index(actions, dtype=object))
 
 
 def _windows(found: Sorted, marked: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray[tuple[int], np.dtype[np.int64]]]:
@@ -135,16 +139,19 @@ def _windows(found: Sorted, marked: pd.DataFrame) -> tuple[pd.DataFrame, np.ndar
     return windows.assign(complete=steps.complete(windows, work_steps)), work_steps
 
 
-def _events(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with the columns and dtypes of `EVENTS`, without names that none of them has."""
-    rows = rows[list(EVENTS)].astype(EVENTS).reset_index(drop=True)
-    named = [name for name, kind in EVENTS.items() if kind == "category"]
-    return rows.assign(**{name: _held(rows[name]) for name in named})
+def _events(rows: pd.DataFrame, **more: Any) -> pd.DataFrame:
+    """Rows with the columns and dtypes of `EVENTS`, some given beside them, without names that none of them has."""
+    columns = {name: more[name] if name in more else rows[name].array for name in EVENTS}
+    held = {
+        name: _held(pd.Categorical(column)) if EVENTS[name] == "category" else pd.array(column, EVENTS[name])
+        for name, column in columns.items()
+    }
+    return pd.DataFrame(held, copy=False)
 
 
-def _held(column: pd.Series) -> pd.Categorical:
+def _held(column: pd.Categorical) -> pd.Categorical:
     """The column without categories that no row has, as text."""
-    codes, categories = column.cat.codes.to_numpy(), column.cat.categories
+    codes, categories = column.codes, column.categories
     used = np.bincount(codes[codes >= 0], minlength=len(categories)) > 0
     recoded = np.append(np.cumsum(used) - 1, -1)[codes]
     return pd.Categorical.from_codes(recoded, categories=categories[used].astype("str"), validate=False)

@@ -145,7 +145,7 @@ class TraceText(Generic[Batch]):
             return None, 0
         cut = len(text) if cut < 0 else cut
         try:
-            return self._decode(b"[" + text[:cut] + b"]"), min(cut + 1, len(text))
+            return self._decode(b"".join((b"[", memoryview(text)[:cut], b"]"))), min(cut + 1, len(text))
         except msgspec.DecodeError as error:
             reason, at = str(error), _place(error, text[:cut])
         except RecursionError:

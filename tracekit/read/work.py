@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,14 +56,14 @@ class Sorted:
     clock_behind: int
 
 
-def sort_out(spans: pd.DataFrame, communicates: re.Pattern[str]) -> Sorted:
+def sort_out(spans: pd.DataFrame, communicates: names.Communicates) -> Sorted:
     """Gives each span its kind, and work its `launch_ns`; mends or leaves out durations that cannot be.
 
     Adds `kind` and `launch_ns`, and to work `launch_lane` (the code of the launching call's lane, -1 if none).
     """
     order = np.argsort(spans["start_ns"].to_numpy(), kind="stable")
     spans = spans.take(order).assign(kind=_kinds(spans, communicates)[order])
-    is_work = _is_kind(spans, *WORK_KINDS)
+    is_work = is_kind(spans, *WORK_KINDS)
     if not is_work.any():
         return _on_cpu(spans)
     work, host = _launched(spans[is_work], _on_their_stream(spans[~is_work]))
@@ -74,7 +73,7 @@ def sort_out(spans: pd.DataFrame, communicates: re.Pattern[str]) -> Sorted:
     return Sorted(work, host, False, cut, int((early & ~behind).sum()), int(behind.sum()))
 
 
-def _kinds(spans: pd.DataFrame, communicates: re.Pattern[str]) -> pd.Categorical:
+def _kinds(spans: pd.DataFrame, communicates: names.Communicates) -> pd.Categorical:
     """Kinds by category and name, each pair looked at once."""
     categories, labels = spans["category"].cat.categories, spans["name"].cat.categories
     pairs = spans["category"].cat.codes.to_numpy(np.int64) * len(labels) + spans["name"].cat.codes.to_numpy(np.int64)
@@ -91,7 +90,7 @@ def _as_kinds(codes: npt.NDArray[np.int8]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=pd.Index(KINDS, dtype=object), validate=False)
 
 
-def _is_kind(rows: pd.DataFrame, *kinds: str) -> Flags:
+def is_kind(rows: pd.DataFrame, *kinds: str) -> Flags:
     """Which rows are of one of the kinds."""
     return np.isin(rows["kind"].cat.codes.to_numpy(), [KINDS.index(kind) for kind in kinds])
 
@@ -104,18 +103,18 @@ def _with_kind(rows: pd.DataFrame, where: Flags, kind: str) -> pd.Categorical:
 def _launched(work: pd.DataFrame, host: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Work and stream waits with their launches, joined by correlation; calls that launched work become `LAUNCH`."""
     ids, starts_ns = host["correlation"].to_numpy(), host["start_ns"].to_numpy()
-    calls = np.flatnonzero(_is_kind(host, RUNTIME, SYNCHRONIZE) & (ids != NO_ID))
+    calls = np.flatnonzero(is_kind(host, RUNTIME, SYNCHRONIZE) & (ids != NO_ID))
     calls = calls[np.argsort(ids[calls], kind="stable")]  # by id, and of one id by start
     launcher = _first_with_id(work["correlation"].to_numpy(), ids[calls], calls)
     launched = np.zeros(len(host), bool)
     launched[launcher[launcher >= 0]] = True
-    waits = np.flatnonzero(_is_kind(host, STREAM_WAIT))
+    waits = np.flatnonzero(is_kind(host, STREAM_WAIT))
     wait_ns = np.full(len(host), NO_TIME)
     wait_ns[waits] = _at(_first_with_id(ids[waits], ids[calls], calls), starts_ns, NO_TIME)
     lanes = host["lane"].cat.codes.to_numpy()
     return (
         work.assign(launch_ns=_at(launcher, starts_ns, NO_TIME), launch_lane=_at(launcher, lanes, -1)),
-        host.assign(kind=_with_kind(host, launched & _is_kind(host, RUNTIME), LAUNCH), launch_ns=wait_ns),
+        host.assign(kind=_with_kind(host, launched & is_kind(host, RUNTIME), LAUNCH), launch_ns=wait_ns),
     )
 
 
@@ -134,7 +133,7 @@ def _at(places: Times, values: npt.NDArray[np.integer[Any]], otherwise: int) -> 
 
 def _on_their_stream(host: pd.DataFrame) -> pd.DataFrame:
     """Host rows with the waits of streams on the lane of the stream, which Kineto may write beside it."""
-    waits = _is_kind(host, STREAM_WAIT)
+    waits = is_kind(host, STREAM_WAIT)
     if not waits.any():
         return host
     codes, lanes = host["lane"].cat.codes.to_numpy().copy(), host["lane"].cat.categories
@@ -188,11 +187,11 @@ def _on_cpu(spans: pd.DataFrame) -> Sorted:
     issues = np.array([names.is_communication_call(name) for name in labels], bool)[codes]
     computes = np.array([names.is_dispatcher_operator(name) for name in labels], bool)[codes]
     own = np.array([name.startswith(("ProfilerStep#", "c10d::")) for name in labels], bool)[codes]
-    annotated = _is_kind(spans, ANNOTATION, OPERATOR)
+    annotated = is_kind(spans, ANNOTATION, OPERATOR)
     comm = is_gloo & ~is_handle & annotated
     lanes = spans["lane"].cat.codes.to_numpy()
     gloo_lanes = np.setdiff1d(np.unique(lanes[comm]), np.unique(lanes[own]))
-    compute = computes & _is_kind(spans, OPERATOR) & ~np.isin(lanes, gloo_lanes)
+    compute = computes & is_kind(spans, OPERATOR) & ~np.isin(lanes, gloo_lanes)
     compute &= ~_contained(spans, issues & annotated & ~(is_gloo & is_handle), compute)
     spans = spans.assign(kind=_with_kind(spans, compute, COMPUTE), launch_ns=NO_TIME, launch_lane=-1)
     spans = spans.assign(kind=_with_kind(spans, comm, COMM))
@@ -214,7 +213,7 @@ def _contained(spans: pd.DataFrame, outer: Flags, inner: Flags) -> Flags:
 
 def copy_columns(work: pd.DataFrame, copies: pd.DataFrame) -> tuple[npt.NDArray[np.object_], pd.Series]:
     """Direction and bytes of each copy in the work; None and null for other work and where the file does not tell."""
-    is_copy = _is_kind(work, MEMORY)
+    is_copy = is_kind(work, MEMORY)
     rows = work[is_copy]
     told = copies.reindex(rows.index)
     operation = np.full(len(work), None, dtype=object)
