@@ -54,7 +54,8 @@ class Cluster:
 
     `flops` is a GPU's peak per second, `efficiency` the share of it that matrix products reach, `memory_bytes` one
     GPU's memory, `inside` a rank's link within its node, `between` its link to other nodes. WrongUse for numbers that
-    cannot be. The last node need not be full.
+    cannot be. The last node need not be full. `memory_bandwidth` is a GPU's memory in bytes per second; where it is
+    None, pointwise work takes no time of its own, and `efficiency` must stand for all work.
     """
 
     gpus: int
@@ -64,6 +65,7 @@ class Cluster:
     efficiency: float
     inside: Link
     between: Link
+    memory_bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         if self.gpus < 1 or self.gpus_per_node < 1:
@@ -93,25 +95,26 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Node:
-    """A maker's figures: GPUs, bytes and dense BF16 FLOP/s of each, its links in one direction in bytes per second."""
+    """A maker's figures: GPUs, bytes, dense BF16 FLOP/s and memory bytes per second of each, its links one way."""
 
     gpus: int
     memory_bytes: float
     flops: float
+    memory_bandwidth: float
     inside: float
     between: float
     inside_latency: float = NVLINK_S
 
 
 NODES: Mapping[str, _Node] = {
-    "v100-32gb": _Node(8, 32 * GB, 125e12, 150 * GB, 50 * GBIT),
-    "a100-40gb": _Node(8, 40 * GB, 312e12, 300 * GB, 200 * GBIT),
-    "a100-80gb": _Node(8, 80 * GB, 312e12, 300 * GB, 200 * GBIT),
-    "h100-80gb": _Node(8, 80 * GB, 989e12, 450 * GB, 400 * GBIT),
-    "h200-141gb": _Node(8, 141 * GB, 989e12, 450 * GB, 400 * GBIT),
-    "b200-180gb": _Node(8, 180 * GB, 2250e12, 900 * GB, 400 * GBIT),
-    "mi300x-192gb": _Node(8, 192 * GB, 1307e12, 448 * GB, 400 * GBIT),
-    "rtx4090-24gb": _Node(8, 24 * GB, 165e12, 32 * GB, 25 * GBIT, PCIE_S),
+    "v100-32gb": _Node(8, 32 * GB, 125e12, 900 * GB, 150 * GB, 50 * GBIT),
+    "a100-40gb": _Node(8, 40 * GB, 312e12, 1555 * GB, 300 * GB, 200 * GBIT),
+    "a100-80gb": _Node(8, 80 * GB, 312e12, 2039 * GB, 300 * GB, 200 * GBIT),
+    "h100-80gb": _Node(8, 80 * GB, 989e12, 3350 * GB, 450 * GB, 400 * GBIT),
+    "h200-141gb": _Node(8, 141 * GB, 989e12, 4800 * GB, 450 * GB, 400 * GBIT),
+    "b200-180gb": _Node(8, 180 * GB, 2250e12, 8000 * GB, 900 * GB, 400 * GBIT),
+    "mi300x-192gb": _Node(8, 192 * GB, 1307e12, 5300 * GB, 448 * GB, 400 * GBIT),
+    "rtx4090-24gb": _Node(8, 24 * GB, 165e12, 1008 * GB, 32 * GB, 25 * GBIT, PCIE_S),
 }
 """Nodes by name. V100 computes in FP16. A 4090 has PCIe 4.0 x16 and no NVLink; eight share one 200 Gb/s adapter."""
 
@@ -129,6 +132,7 @@ def preset(name: str, gpus: int, *, efficiency: float = EFFICIENCY) -> Cluster:
         efficiency,
         Link(LINK_SHARE * node.inside, node.inside_latency),
         Link(LINK_SHARE * node.between, NETWORK_S),
+        node.memory_bandwidth,
     )
 
 

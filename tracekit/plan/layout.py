@@ -39,6 +39,7 @@ class Layout:
     accumulation). `zero_stage`: 0 replicates all states over `data` × `context`, 1 shards the optimizer's, 2 also
     gradients, 3 also parameters (FSDP). `stages_per_rank` and `schedule` are the pipeline's. `checkpointing` of
     activations: none, selective (attention's scores are computed again), full (all but each layer's input).
+    `fused_attention` (FlashAttention) never stores the scores.
     """
 
     data: int = 1
@@ -53,6 +54,7 @@ class Layout:
     schedule: str = schedules.ONE_F_ONE_B
     checkpointing: Checkpointing = "none"
     sequence_parallel: bool = False
+    fused_attention: bool = False
 
     def __post_init__(self) -> None:
         for name in ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "microbatches"):

@@ -25,7 +25,7 @@ class Transformer:
     products (default: 4·hidden), or three where `gated` (SwiGLU). With `experts` above 1 each block has so many
     feed-forwards, of which `experts_per_token` work on a token, and a router. `tied`: the output layer shares the
     embedding's weights. `biases` stand beside linear layers and in norms; `positions` are learned, one per place.
-    `head_size` is a head's width (default: hidden / heads).
+    `head_size` is a head's width (default: hidden / heads). With `dropout`, masks are kept beside activations.
     """
 
     layers: int
@@ -42,6 +42,7 @@ class Transformer:
     biases: bool = True
     positions: bool = True
     head_size: int | None = None
+    dropout: bool = True
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "sequence", "vocabulary", "experts", "experts_per_token"):
@@ -160,7 +161,7 @@ def _llama(
 ) -> Transformer:  # fmt: skip
     return Transformer(
         layers, hidden, heads, sequence, vocabulary, kv_heads, feed_forward, gated=True, experts=experts,
-        experts_per_token=experts_per_token, tied=False, biases=False, positions=False,
+        experts_per_token=experts_per_token, tied=False, biases=False, positions=False, dropout=False,
     )  # fmt: skip
 
 
