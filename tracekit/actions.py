@@ -25,6 +25,16 @@ def annotation_of(work: pd.DataFrame, starts: Nanoseconds, ends: Nanoseconds, *,
     return np.where((place >= 0) & (launched < ends[place]), place, -1)
 
 
+def annotations(host: pd.DataFrame) -> pd.DataFrame:
+    """The annotations of actions, in order of start, none inside another."""
+    told = host[host["operation"].notna()].sort_values("start_ns", kind="stable")
+    with_stage = told[~told["operation"].astype(str).str.contains("::", regex=False)]
+    told = with_stage if len(with_stage) else told
+    ends = told["end_ns"].to_numpy()
+    holds_another = np.append(ends[1:] <= ends[:-1], False)[: len(ends)]
+    return told[~holds_another]
+
+
 def useful(one: RankTables, starts: Nanoseconds, ends: Nanoseconds) -> Spans:
     """The time in which the rank computes, or takes part in a collective launched inside one of the annotations.
 

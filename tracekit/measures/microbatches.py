@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
-from tracekit.actions import annotation_of, useful
+from tracekit.actions import annotation_of, annotations, useful
 from tracekit.errors import NotMeasured
 from tracekit.intervals import length_within
 from tracekit.model import COMPUTE, Asked, Column, RankTables
@@ -51,7 +50,7 @@ def measure(asked: Asked) -> pd.DataFrame:
 
 
 def _of_rank(one: RankTables) -> pd.DataFrame:
-    spans = _annotations(one.host)
+    spans = annotations(one.host)
     starts, ends = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
     work = one.work[(one.work["kind"] == COMPUTE) & (one.work["end_ns"] > one.work["start_ns"])]
     nth = annotation_of(work, starts, ends, on_cpu=one.on_cpu)
@@ -63,16 +62,6 @@ def _of_rank(one: RankTables) -> pd.DataFrame:
     table["busy_ns"] = length_within(useful(one, starts, ends), table["start_ns"], table["end_ns"])
     in_steps = table[table["step"].isin(one.steps["step"])]
     return in_steps.sort_values(["step", "start_ns"], kind="stable", ignore_index=True)
-
-
-def _annotations(host: pd.DataFrame) -> pd.DataFrame:
-    """The annotations of actions, in order of start, none inside another."""
-    told = host[host["operation"].notna()].sort_values("start_ns", kind="stable")
-    with_stage = told[~told["operation"].astype(str).str.contains("::", regex=False)]
-    told = with_stage if len(with_stage) else told
-    ends = told["end_ns"].to_numpy()
-    holds_another = np.append(ends[1:] <= ends[:-1], False)[: len(ends)]
-    return told[~holds_another]
 
 
 def _rows(

@@ -1,0 +1,181 @@
+"""When the host waits for the device, and what it does the rest of the time.
+
+The host is blocked by a synchronising call, or a copy or allocation that returns when work on the device is over. It
+also waits where the trace shows no call: between two launches it does nothing that is recorded for a millisecond or
+more, while work that it launched before comes to its end. (A program that waits for a transfer in a library that the
+profiler does not see looks like that.) On a CPU trace the program waits where it computes nothing and, in the later
+half of the gap, a communication of its rank ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tracekit.intervals import Spans, length_within, union
+from tracekit.model import (
+    ANNOTATION,
+    DATA_LOADING,
+    GARBAGE_COLLECTION,
+    LAUNCH,
+    OPERATOR,
+    OVERHEAD,
+    RUNTIME,
+    SYNCHRONIZE,
+    RankTables,
+)
+from tracekit.replay.causes import CONTACT_NS, tolerance
+from tracekit.replay.timeline import NOTHING, Timeline, timeline
+from tracekit.replay.work import (
+    CLASSES,
+    HOST,
+    LAYERS,
+    Codes,
+    Flags,
+    RankWork,
+    Times,
+    Work,
+    launching_lanes,
+    spans_of,
+)
+
+UNSEEN_NS = 1_000_000
+"""A host that does nothing that is recorded for so long while device work ends waits for it."""
+BLOCKING_NS = 20_000
+"""A launch, copy or allocation that takes this long may have waited for the device."""
+RECORDED = (OPERATOR, RUNTIME, LAUNCH, SYNCHRONIZE, DATA_LOADING, GARBAGE_COLLECTION, OVERHEAD)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Where the host goes on after it waited: from `since` on it waited for the work `awaited`, until `at`.
+
+    In order of time. A block without awaited work (-1) only marks where a stretch of steps begins.
+    """
+
+    since: Times
+    at: Times
+    awaited: Codes
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+def step_spans(one: RankTables, work: Work, base_ns: int) -> tuple[Times, Times]:
+    """Where the host begins and ends each step: its `ProfilerStep`, else the window, and the first launch before it."""
+    begin, end = one.steps["start_ns"].to_numpy() - base_ns, one.steps["end_ns"].to_numpy() - base_ns
+    rows = one.host[one.host["kind"] == ANNOTATION]
+    names = [str(name) for name in rows["name"].cat.categories]
+    number = np.array([int(n) if (n := name.removeprefix("ProfilerStep#")).isdecimal() else -1 for name in names])
+    told = dict(zip(number[rows["name"].cat.codes].tolist() if len(names) else [], range(len(rows)), strict=False))
+    place = np.array([told.get(step, -1) for step in one.steps["step"].tolist()], np.int64)
+    if (place >= 0).all() and len(place):
+        begin = rows["start_ns"].to_numpy()[place] - base_ns
+        end = rows["end_ns"].to_numpy()[place] - base_ns
+        return begin, end
+    if len(begin) and work.launched.any():
+        begin[0] = min(begin[0], int(work.launch[work.launched].min()))
+    return begin, np.maximum(end, begin)
+
+
+def blocks_on_device(one: RankTables, work: Work, base_ns: int) -> Blocks:
+    """The blocks of a rank with a device."""
+    if not work.launched.any():
+        return _in_order([])
+    host = one.host[one.host["lane"].isin(launching_lanes(one))]
+    return _in_order([_of_calls(host, work, base_ns), _unseen(host, work, base_ns)])
+
+
+def _of_calls(host: pd.DataFrame, work: Work, base_ns: int) -> Blocks:
+    calls = host[host["kind"].isin([SYNCHRONIZE, LAUNCH, RUNTIME])]
+    since, at = calls["start_ns"].to_numpy() - base_ns, calls["end_ns"].to_numpy() - base_ns
+    sync = (calls["kind"] == SYNCHRONIZE).to_numpy()
+    awaited = _last_to_end(work, since, at, CONTACT_NS)
+    over = work.end[awaited]
+    returns = (at - over <= 2 * CONTACT_NS) & (over - since >= BLOCKING_NS)
+    held = (awaited >= 0) & (over > since) & (sync | returns)
+    return Blocks(since[held], at[held], awaited[held])
+
+
+def _last_to_end(work: Work, since: Times, at: Times, slack: int | Times) -> Codes:
+    """Of the work that was launched up to `since` the last to end by `at`; -1 where another ended later, or none."""
+    end = work.end - tolerance(work)
+    order = np.argsort(end, kind="stable")
+    place = np.searchsorted(end[order], at + slack, side="right") - 1
+    found = np.where(place >= 0, order[place], NOTHING)
+    fits = (found >= 0) & (work.start[found] < at) & (~work.launched[found] | (work.launch[found] <= since))
+    return np.where(fits, found, NOTHING)
+
+
+def _unseen(host: pd.DataFrame, work: Work, base_ns: int) -> Blocks:
+    launch, first = np.unique(np.where(work.launched, work.launch, -(2**62)), return_index=True)
+    known = launch > -(2**62)
+    launch, slack = launch[known], (work.start - work.launch + tolerance(work))[first[known]]
+    slack = np.minimum(slack, UNSEEN_NS // 2)
+    since, at, slack = launch[:-1], launch[1:], slack[1:]
+    awaited = _last_to_end(work, since, at, slack)
+    over = np.minimum(work.end[awaited], at)
+    recorded = _recorded(host, base_ns)
+    unseen = over - since - length_within(recorded, since, np.maximum(over, since))
+    held = (awaited >= 0) & (unseen >= np.maximum(UNSEEN_NS, (over - since) / 2))
+    return Blocks(since[held], at[held], awaited[held])
+
+
+def _recorded(host: pd.DataFrame, base_ns: int) -> Spans:
+    rows = host[host["kind"].isin(RECORDED)]
+    return union(rows["start_ns"].to_numpy() - base_ns, rows["end_ns"].to_numpy() - base_ns)
+
+
+def blocks_of_program(work: Work, program: tuple[Times, Times, Codes], marks: Times) -> Blocks:
+    """The blocks of a rank without a device; `marks` are moments at which the program does something, too."""
+    if not len(work):
+        return _in_order([])
+    reach = np.sort(np.concatenate((program[1], marks)))
+    at = np.unique(np.concatenate((program[0], marks)))
+    place = np.searchsorted(reach, at, side="right") - 1
+    at, since = at[place >= 0], reach[np.maximum(place, 0)][place >= 0]
+    awaited = _last_to_end(work, at, at, CONTACT_NS)
+    over = np.minimum(work.end[awaited], at)
+    held = (awaited >= 0) & (over > since) & (over - since >= at - over)
+    return _in_order([Blocks(since[held], at[held], awaited[held])])
+
+
+def _in_order(found: list[Blocks]) -> Blocks:
+    """All blocks in order of their ends, of several with one end the one that waits longest."""
+    nothing = np.empty(0, np.int64)
+    since, at, awaited = (
+        np.concatenate([nothing, *(getattr(one, name) for one in found)]) for name in ("since", "at", "awaited")
+    )
+    order = np.lexsort((since, at))
+    order = order[np.unique(at[order], return_index=True)[1]]
+    return Blocks(since[order], at[order], awaited[order])
+
+
+def host_timeline(one: RankTables, told: RankWork, blocks: Blocks, steps: tuple[Times, Times], base_ns: int) -> Timeline:
+    """What the host does from its first step on, as instances, the waits left out."""
+    begins, ends = steps
+    last = [ends.max(initial=0), blocks.at.max(initial=0), told.work.launch.max(initial=0), *told.program[1][-1:]]
+    layers = [(begins, np.append(begins[1:], max(last) + 1), _instances(one, told, HOST))]
+    layers.append(_waited(told.work, blocks))
+    layers.append(told.program)
+    for cls, kind in LAYERS:
+        starts, stops = spans_of(one.host, kind, base_ns)
+        place = np.searchsorted(begins, starts, side="right") - 1
+        held = place >= 0
+        layers.append((starts[held], stops[held], _instances(one, told, cls)[place[held]]))
+    return timeline(int(begins[0]), max(last) + 1, layers)
+
+
+def _waited(work: Work, blocks: Blocks) -> tuple[Times, Times, Codes]:
+    over = np.minimum(work.end[blocks.awaited], blocks.at) if len(work) else blocks.at
+    spans = union(blocks.since, np.maximum(over, blocks.since))
+    return spans.starts, spans.ends, np.full(len(spans), NOTHING)
+
+
+def _instances(one: RankTables, told: RankWork, cls: str) -> Codes:
+    step = one.steps["step"].to_numpy()
+    return told.instances.of(np.full(len(step), CLASSES.index(cls)), step, np.full(len(step), -1))
+
+

@@ -1,0 +1,212 @@
+"""A run replayed: as it was, and with some of its durations replaced.
+
+First with the durations that were measured: how far that is from the measured steps (`error_frac`) says how far what
+follows can be trusted. Then in scenarios: each rank at a variant of its own durations (`pace`), each kind of transfer
+at so much of its measured and its median length.
+
+Definitions as in "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025): the slowdown S
+is replayed / ideal, where ideal sets each class of work to its mean over all ranks, stages, micro-batches and steps and
+each transfer (a call's time from its last member's arrival) to its median. S of one rank, stage or class is that when
+all but it is ideal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracekit import axes
+from tracekit.errors import NotMeasured
+from tracekit.model import Asked, Run
+from tracekit.replay.graph import Graph, Scenario, graph_of
+from tracekit.replay.joined import joined
+from tracekit.replay.pace import IDEAL, MEASURED, NO_HOST, Pace, pace_of
+from tracekit.replay.segments import Stretches, edges, totals
+from tracekit.replay.work import CLASSES
+
+TRUSTED_FRAC = 0.05
+"""Above this `error_frac` a replay is not to be trusted; the study leaves out jobs beyond the same bound."""
+
+Weights = npt.NDArray[np.float64]
+NO_PLACES = pd.DataFrame(columns=["rank", "axis", "group", "place", "size"])
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The graph of a run in one window, and what is needed to ask it."""
+
+    run: Run
+    graph: Graph
+    pace: Pace
+    ranks: tuple[int, ...]
+    kinds: tuple[str, ...]
+    stage_of: Mapping[int, int]
+    data_of: Mapping[int, int]
+    stretches: Stretches
+    counted: npt.NDArray[np.bool_]
+    asked: dict[str, Weights] = field(default_factory=dict, repr=False)
+
+    @property
+    def step_numbers(self) -> list[int]:
+        """The steps that count: those that are complete on every rank."""
+        return [int(step) for step in self.graph.steps[self.counted]]
+
+    def scenario(
+        self,
+        variant: int | Callable[[int], int] = MEASURED,
+        *,
+        measured: float | Callable[[int, str], float] = 1.0,
+        median: float | Callable[[int, str], float] = 0.0,
+        free: bool = False,
+    ) -> Scenario:
+        """A scenario of which ranks' variants and kinds of transfers (by rank and kind) are told by functions."""
+        chosen = [variant(rank) if callable(variant) else variant for rank in self.ranks]
+        return Scenario(np.array(chosen, np.int64), self._moved(measured), self._moved(median), free)
+
+    def _moved(self, share: float | Callable[[int, str], float]) -> Weights:
+        if not callable(share):
+            return np.full((len(self.ranks), max(len(self.kinds), 1)), float(share))
+        rows = [[share(rank, kind) for kind in self.kinds] or [0.0] for rank in self.ranks]
+        return np.array(rows, np.float64)
+
+    def step_ns(self, scenarios: Mapping[str, Scenario]) -> dict[str, Weights]:
+        """The steps' lengths in each scenario, of the steps that count."""
+        ends = self.graph.replayed(list(scenarios.values()))[:, self.counted]
+        return dict(zip(scenarios, ends, strict=True))
+
+    @property
+    def measured(self) -> Scenario:
+        """All as it was."""
+        return self.scenario()
+
+    @property
+    def ideal(self) -> Scenario:
+        """All as the ideal has it."""
+        return self.all_ideal_but(())
+
+    def all_ideal_but(self, ranks: Collection[int]) -> Scenario:
+        """All ideal, but these ranks and their transfers as measured."""
+        return self._apart(ranks, IDEAL, MEASURED)
+
+    def only_ideal(self, ranks: Collection[int]) -> Scenario:
+        """All as measured, but these ranks and their transfers ideal."""
+        return self._apart(ranks, MEASURED, IDEAL)
+
+    def _apart(self, ranks: Collection[int], others: int, own: int) -> Scenario:
+        held = frozenset(ranks)
+        own_is_ideal = own == IDEAL
+        return self.scenario(
+            lambda rank: own if rank in held else others,
+            measured=lambda rank, _: float((rank in held) != own_is_ideal),
+            median=lambda rank, _: float((rank in held) == own_is_ideal),
+        )
+
+    def ideal_but_class(self, cls: int) -> Scenario:
+        """All ideal, but one class of work as measured."""
+        return self.scenario(self.pace.all_but(cls), measured=0.0, median=1.0)
+
+    def ideal_but_kind(self, kind: str) -> Scenario:
+        """All ideal, but one kind of transfer as measured."""
+        return self.scenario(
+            IDEAL, measured=lambda _, one: float(one == kind), median=lambda _, one: float(one != kind)
+        )
+
+    def variant(self, number: int) -> Scenario:
+        """Every rank at one variant, transfers as measured."""
+        return self.scenario(number)
+
+    def host_free(self) -> Scenario:
+        """A host that takes no time."""
+        return self.scenario(NO_HOST)
+
+    def links(self, times: float) -> Scenario:
+        """Links so many times as fast: transfers take that much less, waits for members stay what they become."""
+        return self.scenario(measured=1.0 / times)
+
+    def calls_free(self, *, waiting: bool) -> Scenario:
+        """Communication that takes no time; with `waiting` it still begins when its last member arrives."""
+        return self.scenario(measured=0.0, free=not waiting)
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes of work that the job has."""
+        return [CLASSES[cls] for cls in self.pace.classes]
+
+
+def replay_of(asked: Asked, window: int | None = None) -> Replay:
+    """The run made ready to be replayed; NotMeasured where there is nothing to replay.
+
+    Of several windows the first is taken unless one is named.
+    """
+    run = _of_window(asked.run, window)
+    if run.steps.empty or run.ranks.empty:
+        raise NotMeasured("the run has no step that could be replayed")
+    places = _places(asked)
+    run = joined(run, places)
+    stretches = _stretches(run)
+    stage_of, data_of = (_place_of(places, axis) for axis in (axes.PIPELINE, axes.DATA))
+    complete = run.steps.groupby("step")["complete"].all()
+    instances = run.map(partial(totals, base_ns=stretches.base_ns))
+    instances = instances[instances["step"].map(complete).astype(bool)]
+    ranks = tuple(sorted(set(run.ranks["rank"].tolist())))
+    pace = pace_of(instances, stage_of)
+    missing = set(ranks) - set(pace.of_rank)
+    if missing or instances.empty:
+        raise NotMeasured("the run has no complete step that could be replayed")
+    rows = run.map(partial(edges, stretches=stretches, pace=pace))
+    rows["nth_rank"] = np.searchsorted(np.array(ranks), rows["rank"].to_numpy())
+    calls, kinds = _transfers(run.calls, complete)
+    graph = graph_of(rows.drop(columns=["rank", *(["window"] if "window" in rows else [])]), calls, stretches)
+    counted = complete.reindex(graph.steps).to_numpy(bool)
+    return Replay(run, graph, pace, ranks, kinds, stage_of, data_of, stretches, counted)
+
+
+def _of_window(run: Run, window: int | None) -> Run:
+    """The run with one window of its ranks."""
+    if not run.several_windows:
+        return run
+    from dataclasses import replace
+
+    chosen = int(run.ranks["window"].min()) if window is None else window
+    tables = {
+        name: table[table["window"] == chosen].reset_index(drop=True)
+        for name, table in (("ranks", run.ranks), ("steps", run.steps), ("calls", run.calls))
+    }
+    return replace(run, sources={key: one for key, one in run.sources.items() if key[1] == chosen}, **tables)
+
+
+def _places(asked: Asked) -> pd.DataFrame:
+    try:
+        return asked["places"]
+    except NotMeasured:
+        return NO_PLACES
+
+
+def _place_of(places: pd.DataFrame, axis: str) -> dict[int, int]:
+    rows = places[places["axis"] == axis]
+    return dict(zip(rows["rank"].tolist(), rows["place"].tolist(), strict=True))
+
+
+def _stretches(run: Run) -> Stretches:
+    """Steps that follow each other without a gap in their numbers are one stretch."""
+    numbers = np.unique(run.steps["step"].to_numpy())
+    nth = np.cumsum(np.diff(numbers, prepend=numbers[0]) > 1)
+    of_step = dict(zip(numbers.tolist(), nth.tolist(), strict=True))
+    begins = run.steps.groupby(run.steps["step"].map(of_step))["start_ns"].min()
+    return Stretches(of_step, begins.to_numpy(np.int64), int(run.steps["start_ns"].min()))
+
+
+def _transfers(calls: pd.DataFrame, complete: pd.Series) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """What the graph needs of each call: its kind's number, and the median transfer of those of its kind and size."""
+    number, kinds = pd.factorize(calls["what"], sort=True)
+    held = calls["own_transfer_ns"].where(calls["step"].map(complete).fillna(False).astype(bool)).astype(float)
+    median = held.groupby([calls["what"], calls["op"], calls["bytes"].fillna(-1)]).transform("median")
+    told = calls[["row", "meeting", "batch", "own_transfer_ns"]].assign(
+        transfer=number, median_transfer_ns=median.fillna(calls["own_transfer_ns"])
+    )
+    return told.set_index("row"), tuple(map(str, kinds))

@@ -1,0 +1,392 @@
+"""One rank's part of the job's graph: segments of work between the points where ranks, lanes and the host meet.
+
+Work on one lane with nothing between that waits or is waited for is one segment: it ends at the later of (its lane is
+free + its length) and (the host's last stop + the time from there to a launch + the length from that launch on), over
+all its launches. That is exact, so a segment stands for thousands of kernels. A node is a moment: the end of a segment,
+a call that is ready, a call's end, the host after it waited. Each edge says how long after one node another comes at
+the earliest, for each variant of the rank's durations (`pace`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracekit.model import RankTables
+from tracekit.replay.causes import before_on_lane, latest_of, tolerance, usual_latency, waits
+from tracekit.replay.host import Blocks, blocks_of_program, blocks_on_device, host_timeline, step_spans
+from tracekit.replay.pace import Pace
+from tracekit.replay.timeline import Timeline
+from tracekit.replay.work import CLASSES, Codes, Flags, RankWork, Times, Work, rank_work
+
+KEPT_NS = 20_000
+"""A delay that nothing explains is kept in a replay up to this; the rest is left out, and shows as its error."""
+NEVER = -np.inf
+SOURCE = -1
+SEGMENT, READY, DONE, STOP, STEP_END = range(5)
+"""Kinds of nodes: a segment's end, a call ready, a call's end, the host going on, and a step's end (of all ranks)."""
+NODE = ["kind", "place"]
+ABOUT = ["device_ns", "lane", "what", "from_ns", "at_ns", "step", "call", "name"]
+
+Weights = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Steps that follow each other: the stretch of each step, and when each stretch begins on the run's clock."""
+
+    of_step: Mapping[int, int]
+    begin_ns: Times
+    base_ns: int
+
+    def of(self, step: Codes) -> Codes:
+        """The stretch of each step."""
+        keys = np.array(sorted(self.of_step), np.int64)
+        values = np.array([self.of_step[key] for key in keys.tolist()], np.int64)
+        return values[np.searchsorted(keys, step)]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """All that is found out about a rank before any pace is chosen."""
+
+    told: RankWork
+    blocks: Blocks
+    timeline: Timeline
+    steps: tuple[Times, Times]
+    step_numbers: Codes
+    before: Codes
+    pairs: tuple[Codes, Codes]
+    latency: Times
+    delay: Times
+    unexplained: Times
+    base_ns: int
+
+    @property
+    def work(self) -> Work:
+        return self.told.work
+
+    @cached_property
+    def totals(self) -> Times:
+        """Nanoseconds of each instance."""
+        work, count = self.work, len(self.told.instances.cls)
+        of_device = np.bincount(work.instance[work.instance >= 0], (work.end - work.start)[work.instance >= 0], count)
+        doing = self.timeline.doing
+        of_host = np.bincount(doing[doing >= 0], self.timeline.lengths[doing >= 0], count)
+        return np.asarray(of_device + of_host, np.int64)
+
+
+def look_at(one: RankTables, base_ns: int) -> Rank:
+    """The rank's work and what it waits for."""
+    told = rank_work(one, base_ns)
+    work = told.work
+    steps = step_spans(one, work, base_ns)
+    before = before_on_lane(work)
+    latency = np.zeros(len(work), np.int64)
+    pairs = (np.empty(0, np.int64), np.empty(0, np.int64))
+    if one.on_cpu:
+        blocks = blocks_of_program(work, told.program, np.concatenate(steps))
+        ready = work.launch.copy()
+    else:
+        latency = np.minimum(np.where(work.launched, work.start - work.launch, 0), usual_latency(work, before))
+        blocks = blocks_on_device(one, work, base_ns)
+        launched = np.where(work.launched, work.launch + latency, np.iinfo(np.int64).min)
+        ready = np.where(before >= 0, np.maximum(work.end[before], launched), launched)
+        ready = np.where(ready == np.iinfo(np.int64).min, work.start, ready)
+        pairs = waits(work, one.host, base_ns, before, ready)
+    latest = latest_of(pairs, work.end, ready)
+    late = work.start - latest
+    delay = np.clip(late, -tolerance(work), KEPT_NS)
+    timeline = host_timeline(one, told, blocks, steps, base_ns)
+    numbers = one.steps["step"].to_numpy()
+    return Rank(told, blocks, timeline, steps, numbers, before, pairs, latency, delay, late - delay, base_ns)
+
+
+def totals(one: RankTables, base_ns: int) -> pd.DataFrame:
+    """The instances of a rank with their lengths: `step, cls, total_ns`, and what nothing explains in `unexplained`."""
+    if one.steps.empty:
+        return pd.DataFrame({"step": [], "cls": [], "total_ns": []}, dtype="int64")
+    rank = look_at(one, base_ns)
+    kinds = rank.told.instances
+    return pd.DataFrame({"step": kinds.step, "cls": kinds.cls, "total_ns": rank.totals})
+
+
+def edges(one: RankTables, stretches: Stretches, pace: Pace) -> pd.DataFrame:
+    """The rank's edges, a row each: from `src_kind, src_place` to `kind, place`, with a weight for each variant.
+
+    Of the node that an edge goes to: its `lane`, `what` is done (a place in `CLASSES`, -1 for calls), from when until
+    when, its `step`, and its `call`.
+    """
+    if one.steps.empty:
+        return _table([], pace.variants)
+    rank = look_at(one, stretches.base_ns)
+    factors = pace.factors(one.rank, rank.told.instances.cls, rank.totals)
+    return _Cut(rank, stretches, factors).table()
+
+
+def _table(parts: list[pd.DataFrame], variants: int) -> pd.DataFrame:
+    columns = ["src_kind", "src_place", *NODE, *ABOUT, *(f"w{nth}" for nth in range(variants))]
+    held = [part for part in parts if len(part)]
+    return pd.concat(held, ignore_index=True)[columns] if held else pd.DataFrame(columns=columns)
+
+
+def _place_of_max(values: Weights, first: Codes) -> Codes:
+    """For each segment the first place with its largest value."""
+    largest = np.maximum.reduceat(values, first)
+    segment = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(values))))
+    places = np.flatnonzero(values == largest[segment])
+    return places[np.unique(segment[places], return_index=True)[1]]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A rank cut into segments, at one pace for each variant."""
+
+    rank: Rank
+    stretches: Stretches
+    factors: Weights
+
+    def table(self) -> pd.DataFrame:
+        parts = [*self._stops(), *self._step_ends()]
+        if len(self.work):
+            parts += [*self._segments(), *self._calls()]
+        return _table(parts, self.factors.shape[1])
+
+    @property
+    def work(self) -> Work:
+        return self.rank.work
+
+    # The host's stops
+
+    @cached_property
+    def stop_at(self) -> Times:
+        """When the host goes on: where stretches begin, and after each block."""
+        begins = self.rank.steps[0][self._first_steps]
+        return np.concatenate((begins, self.rank.blocks.at))[self._stop_order]
+
+    @cached_property
+    def stop_awaits(self) -> Codes:
+        """The work that ended then, -1 for beginnings."""
+        return np.concatenate((np.full(len(self._first_steps), -1), self.rank.blocks.awaited))[self._stop_order]
+
+    @cached_property
+    def _stop_order(self) -> Codes:
+        begins = self.rank.steps[0][self._first_steps]
+        both = np.concatenate((begins, self.rank.blocks.at))
+        return np.lexsort((np.arange(len(both)), both))
+
+    @cached_property
+    def _first_steps(self) -> Codes:
+        """The places of the steps with which stretches begin."""
+        stretch = self.stretches.of(self.rank.step_numbers)
+        return np.flatnonzero(np.diff(stretch, prepend=-1))
+
+    @cached_property
+    def stop_stretch(self) -> Codes:
+        """The stretch of each stop, -1 before the first."""
+        begins = self.rank.steps[0][self._first_steps]
+        stretch = self.stretches.of(self.rank.step_numbers)[self._first_steps]
+        return np.append(stretch, -1)[np.searchsorted(begins, self.stop_at, side="right") - 1]
+
+    @cached_property
+    def stretch(self) -> Codes:
+        """The stretch of each piece of work."""
+        return self.stretches.of(self.work.step)
+
+    def _passed(self, at: Times) -> Weights:
+        return self.rank.timeline.passed(at, self.factors)
+
+    def _since_stop(self, at: Times, stop: Codes) -> Weights:
+        return np.asarray(self._passed(at) - self._passed(self.stop_at)[stop])
+
+    def _stop_of(self, at: Times) -> Codes:
+        return np.maximum(np.searchsorted(self.stop_at, at, side="right") - 1, 0)
+
+    def _stops(self) -> list[pd.DataFrame]:
+        nth = np.arange(len(self.stop_at))
+        begins = np.flatnonzero((self.stop_awaits < 0) & (self.stop_stretch >= 0))
+        from_begin = self.stop_at[begins] - (self.stretches.begin_ns - self.stretches.base_ns)[self.stop_stretch[begins]]
+        parts = [self._rows(SOURCE, SOURCE, STOP, begins, np.repeat(from_begin[:, None], self._variants, 1) * 1.0)]
+        later = nth[1:][(self.stop_stretch[1:] == self.stop_stretch[:-1]) & (self.stop_stretch[1:] >= 0)]
+        parts.append(self._rows(STOP, later - 1, STOP, later, self._since_stop(self.stop_at[later], later - 1)))
+        held = np.flatnonzero(self.stop_awaits >= 0)
+        held = held[self.stretch[self.stop_awaits[held]] == self.stop_stretch[held]]
+        awaited = self.stop_awaits[held]
+        at, over = self.stop_at[held], self.work.end[awaited]
+        rest = np.where((at >= over)[:, None], self._passed(at) - self._passed(over), (at - over)[:, None])
+        parts.append(self._rows(*self._node(awaited), STOP, held, rest))
+        return parts
+
+    @property
+    def _variants(self) -> int:
+        return self.factors.shape[1]
+
+    # Segments
+
+    @cached_property
+    def order(self) -> Codes:
+        """Places of the work, lane by lane."""
+        return np.lexsort((np.arange(len(self.work)), self.work.lane))
+
+    @cached_property
+    def before(self) -> Codes:
+        """What ran before on the lane, in the same stretch."""
+        before = self.rank.before
+        same = (before >= 0) & (self.stretch[before] == self.stretch)
+        return np.where(same, before, -1)
+
+    @cached_property
+    def pairs(self) -> tuple[Codes, Codes]:
+        waiting, awaited = self.rank.pairs
+        same = self.stretch[waiting] == self.stretch[awaited]
+        return waiting[same], awaited[same]
+
+    @cached_property
+    def stop(self) -> Codes:
+        """The last stop before each piece's launch; -1 where there was none."""
+        stop = self._stop_of(self.work.launch)
+        return np.where(self.work.launched & (self.stop_stretch[stop] == self.stretch), stop, -1)
+
+    @cached_property
+    def opens(self) -> Flags:
+        """By place in `order`: whether a segment begins there."""
+        work, order = self.work, self.order
+        waits_itself, is_awaited = np.zeros(len(work), bool), np.zeros(len(work), bool)
+        waits_itself[self.pairs[0]] = True
+        is_awaited[self.pairs[1]] = True
+        is_awaited[self.stop_awaits[self.stop_awaits >= 0]] = True
+        one, other = order[:-1], order[1:]
+        joined = (self.before[other] == one) & ~waits_itself[other] & ~is_awaited[one]
+        joined &= ~work.is_comm[one] & ~work.is_comm[other]
+        joined &= (self.stop[one] == self.stop[other]) & (work.step[one] == work.step[other])
+        return np.append(True, ~joined) if len(order) else np.empty(0, bool)
+
+    @cached_property
+    def segment(self) -> Codes:
+        """The segment of each piece of work."""
+        segment = np.empty(len(self.work), np.int64)
+        segment[self.order] = np.cumsum(self.opens) - 1
+        return segment
+
+    def _node(self, place: Codes) -> tuple[Codes, Codes]:
+        """The node at which each piece of work is over."""
+        return np.where(self.work.is_comm[place], DONE, SEGMENT), self.segment[place]
+
+    @cached_property
+    def length(self) -> Weights:
+        """Of each piece, its delay and its own length; of calls only the delay."""
+        own = (self.work.end - self.work.start) * ~self.work.is_comm
+        return np.asarray(self.rank.delay[:, None] + own[:, None] * self.factors[self.work.instance])
+
+    @cached_property
+    def from_stop(self) -> Weights:
+        """From the stop before each piece's launch to the earliest begin that the launch allows."""
+        since = self._since_stop(self.work.launch, np.maximum(self.stop, 0)) + self.rank.latency[:, None]
+        since[self.stop < 0] = NEVER
+        return since
+
+    def _segments(self) -> list[pd.DataFrame]:
+        order, first = self.order, np.flatnonzero(self.opens)
+        sums = np.cumsum(self.length[order], axis=0)
+        up_to = sums - self.length[order]
+        last = np.append(first[1:], len(order)) - 1
+        whole = sums[last] - up_to[first]
+        by_launch = self.from_stop[order] - up_to
+        launched = sums[last] + np.maximum.reduceat(by_launch, first, axis=0)
+        tail = sums[last, 0] - up_to[_place_of_max(by_launch[:, 0], first), 0]
+        is_call = self.work.is_comm[order[first]]
+        kinds, segments = np.where(is_call, READY, SEGMENT), np.arange(len(first))
+        begin = order[first]
+        parts = []
+        held = self.before[begin] >= 0
+        ran = self._node(self.before[begin[held]])
+        parts.append(self._rows(*ran, kinds[held], segments[held], whole[held], whole[held, 0]))
+        held = self.stop[begin] >= 0
+        parts.append(self._rows(STOP, self.stop[begin[held]], kinds[held], segments[held], launched[held], tail[held]))
+        into = self.segment[self.pairs[0]]
+        parts.append(self._rows(*self._node(self.pairs[1]), kinds[into], into, whole[into], whole[into, 0]))
+        waits_for_none = np.ones(len(begin), bool)
+        waits_for_none[into] = False
+        alone = (self.before[begin] < 0) & (self.stop[begin] < 0) & waits_for_none
+        begin_ns = (self.stretches.begin_ns - self.stretches.base_ns)[self.stretch[begin[alone]]]
+        at = (self.work.start[begin[alone]] - begin_ns)[:, None] - self.rank.delay[begin[alone]][:, None]
+        parts.append(self._rows(SOURCE, SOURCE, kinds[alone], segments[alone], whole[alone] + at, whole[alone, 0]))
+        return parts
+
+    def _calls(self) -> list[pd.DataFrame]:
+        """From ready to over: the weight is put there by the job, which knows of the other members."""
+        calls = np.flatnonzero(self.work.is_comm)
+        return [self._rows(READY, self.segment[calls], DONE, self.segment[calls], np.zeros((len(calls), self._variants)))]
+
+    def _step_ends(self) -> list[pd.DataFrame]:
+        """A step is over when the host and all lanes are."""
+        ends, numbers = self.rank.steps[1], self.rank.step_numbers
+        stop = self._stop_of(ends)
+        held = self.stop_stretch[stop] == self.stretches.of(numbers)
+        parts = [self._rows(STOP, stop[held], STEP_END, numbers[held], self._since_stop(ends[held], stop[held]))]
+        if len(self.work):
+            key = self.work.lane[self.order] * (int(self.work.step.max()) + 2) + self.work.step[self.order]
+            last = self.order[np.flatnonzero(np.diff(key, append=-1))]
+            nothing = np.zeros((len(last), self._variants))
+            parts.append(self._rows(*self._node(last), STEP_END, self.work.step[last], nothing))
+        return parts
+
+    # Rows
+
+    def _rows(
+        self,
+        src_kind: Codes | int,
+        src_place: Codes | int,
+        kind: Codes | int,
+        place: Codes,
+        weights: Weights,
+        device_ns: Weights | float = 0.0,
+    ) -> pd.DataFrame:
+        count = len(place)
+        kinds = np.broadcast_to(kind, count)
+        rows = pd.DataFrame(weights, columns=[f"w{nth}" for nth in range(self._variants)])
+        return rows.assign(
+            src_kind=np.broadcast_to(src_kind, count), src_place=np.broadcast_to(src_place, count),
+            kind=kinds, place=place, device_ns=np.broadcast_to(device_ns, count), **self._about(kinds, place),
+        )  # fmt: skip
+
+    def _about(self, kind: Codes, place: Codes) -> dict[str, npt.NDArray[np.generic]]:
+        work = self.work
+        on_lane = np.isin(kind, [SEGMENT, READY, DONE])
+        of_segment = {name: values[np.where(on_lane, place, -1)] for name, values in self._of_segments.items()}
+        stops = np.append(self.stop_at, 0)[np.where(kind == STOP, np.minimum(place, len(self.stop_at)), -1)]
+        ends = np.append(self.rank.steps[1], 0)[
+            np.where(kind == STEP_END, np.searchsorted(self.rank.step_numbers, np.where(kind == STEP_END, place, 0)), -1)
+        ]
+        host = np.where(kind == STOP, stops, ends)
+        lanes = np.array([*work.lanes, "host"], object)
+        names = np.array([*work.names, ""], object)
+        return {
+            "lane": lanes[np.where(on_lane, of_segment["lane"], -1)],
+            "what": np.where(on_lane, of_segment["what"], CLASSES.index("host")),
+            "from_ns": np.where(on_lane, of_segment["from"], host), "at_ns": np.where(on_lane, of_segment["to"], host),
+            "step": np.where(on_lane, of_segment["step"], np.where(kind == STEP_END, place, -1)),
+            "call": np.where(on_lane, of_segment["call"], -1), "name": names[np.where(on_lane, of_segment["name"], -1)],
+        }  # fmt: skip
+
+    @cached_property
+    def _of_segments(self) -> dict[str, Codes]:
+        """Of each segment: lane, the class of its longest work, its span and so on; a last row for none."""
+        if not len(self.work):
+            return {name: np.array([-1]) for name in ("lane", "what", "from", "to", "step", "call", "name")}
+        work, order, first = self.work, self.order, np.flatnonzero(self.opens)
+        last = order[np.append(first[1:], len(order)) - 1]
+        begin = order[first]
+        longest = pd.Series((work.end - work.start)[order]).groupby(np.cumsum(self.opens) - 1).idxmax().to_numpy()
+        main = order[longest]
+        cls = np.append(self.rank.told.instances.cls, -1)[work.instance[main]]
+        columns = {
+            "lane": work.lane[begin], "what": np.where(work.is_comm[begin], -1, cls), "from": work.start[begin],
+            "to": work.end[last], "step": work.step[begin], "call": work.call[begin], "name": work.name[main],
+        }  # fmt: skip
+        return {name: np.append(values, -1) for name, values in columns.items()}
