@@ -100,6 +100,17 @@ def test_without_numbers_a_lost_tail_on_a_shifted_clock_shifts_nothing():
     assert found.loc[found["match"].isna(), "rank"].tolist() == [0]
 
 
+def test_without_numbers_every_second_call_lost_moves_no_clock():
+    found, clocks = matched("""
+        0  RRRRR.......RRRRR.......RRRRR.......RRRRR
+        1  ..RRR....................RRRR...........
+    """)
+    assert found.loc[found["match"].notna(), ["rank", "start_ns"]].values.tolist() == [
+        [0, 0], [0, 24_000], [1, 2000], [1, 25_000],
+    ]  # fmt: skip
+    assert clocks[1].offset_ns == 0
+
+
 def test_only_if_every_member_at_hand_shows_it():
     drawing = """
         0  RRR.RRR  group=dp ranks=[0,1,2] seq=1,2

@@ -2,8 +2,9 @@
 
 In this order: by `Comms Id`, which names one call; by process group and sequence number, counted apart for collectives
 and for sends and receives; by order in the group, counted from the end, which gives a first clock; and by nearest
-overlapping ends on that clock, so that a lost head, middle or tail shifts nothing. A call is matched only if every
-member whose file is at hand shows it. `how` says what was used; what stays unmatched has `none`.
+overlapping ends on that clock (or on the files' own, if more calls meet there), so that a lost head, middle or tail
+shifts nothing. A call is matched only if every member whose file is at hand shows it. `how` says what was used; what
+stays unmatched has `none`.
 """
 
 from __future__ import annotations
@@ -40,8 +41,7 @@ def match(
     rows = _prepared(calls, groups)
     rows = _by_id(rows)
     rows = _by_sequence(rows)
-    first = _clocks(_by_order(rows), ranks, hosts, on_cpu)[0]
-    rows = _by_ends(rows, first)
+    rows = _by_time(rows, _clocks(_by_order(rows), ranks, hosts, on_cpu)[0])
     clocks, parts = _clocks(rows, ranks, hosts, on_cpu)
     return _finished(calls, rows, clocks), clocks, parts
 
@@ -206,6 +206,26 @@ def _clocks(
 ) -> tuple[dict[int, clock.Clock], list[list[int]]]:
     matched = rows[["rank", "start_ns", "end_ns"]].assign(op=rows["named"], match=rows["key"])
     return clock.solve(ranks, clock.ties(matched), clock.bounds(matched), dict(hosts), on_cpu)
+
+
+def _by_time(rows: pd.DataFrame, first: Mapping[int, clock.Clock]) -> pd.DataFrame:
+    """Matches the collectives that are left by their times on a first clock, which their order gave.
+
+    Where ranks show unequal numbers of calls, order may mislead, so the files' own clocks are tried too: they are right
+    if more calls find their members on them.
+    """
+    found = _by_ends(rows, first)
+    if not any(one.offset_ns for one in first.values()) or not _unequal_counts(rows):
+        return found
+    plain = _by_ends(rows, dict.fromkeys(first, clock.Clock(0, None)))
+    return plain if plain["key"].notna().sum() > found["key"].notna().sum() else found
+
+
+def _unequal_counts(rows: pd.DataFrame) -> bool:
+    """Whether of the collectives that are left some group's members show more than others."""
+    left = rows[_open(rows) & ~rows["p2p"]]
+    counts = left.groupby(["group", "op", "rank"]).size().groupby(["group", "op"])
+    return bool((counts.nunique() > 1).any() or (counts.size() < left.groupby(["group", "op"])["expected"].max()).any())
 
 
 def _by_ends(rows: pd.DataFrame, clocks: Mapping[int, clock.Clock]) -> pd.DataFrame:

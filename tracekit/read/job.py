@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
-from tracekit.model import Note, listed
+from tracekit.model import Note
+from tracekit.read import job_notes, together
 from tracekit.read.clock import Clock
 from tracekit.read.collectives import match
 from tracekit.read.tables import CPU, Identity
+from tracekit.read.together import Moment
 
 Place = tuple[int, int]
 """Rank and window."""
@@ -31,49 +33,56 @@ class Joined:
 
 def across_ranks(calls: pd.DataFrame, identities: Mapping[Place, Identity]) -> Joined:
     """Matches the calls of each window across its ranks and puts them on one clock."""
-    parts, clocks, notes = [], {}, []
-    matches = 0
-    for window in sorted({window for _, window in identities}):
+    clocks: dict[Place, Clock] = {}
+    moments: list[Moment] = []
+    notes: list[Note] = []
+    windows = sorted({window for _, window in identities})
+    for window in windows:
         here = {rank: identity for (rank, window_), identity in identities.items() if window_ == window}
-        hosts = {rank: identity.host for rank, identity in here.items()}
-        on_cpu = frozenset(rank for rank, identity in here.items() if identity.device == CPU)
-        mine = calls[calls["window"] == window].reset_index(drop=True)
-        found: dict[int, Clock] = dict.fromkeys(here, Clock(0, 0))
-        untied: list[list[int]] = []
-        if len(here) > 1:
-            mine, found, untied = match(mine, sorted(here), hosts, on_cpu)
-        clocks.update({(rank, window): clock for rank, clock in found.items()})
-        parts.append(mine.assign(match=mine["match"] + matches))
-        matches += int(mine["match"].max() + 1) if mine["match"].notna().any() else 0
-        notes += list(_clock_notes(found, untied))
-    joined = pd.concat(parts, ignore_index=True) if parts else calls
-    return Joined(joined, clocks, (*notes, *_match_notes(joined, identities)))
+        moment = _of_window(calls[calls["window"] == window], here)
+        clocks.update({(rank, window): clock for rank, clock in moment.clocks.items()})
+        moments.append(moment)
+        notes += job_notes.of_moment(moment, {rank: (one.start_ns, one.end_ns) for rank, one in here.items()})
+    joined = _numbered_on([moment.calls for moment in moments]) if moments else calls
+    ranks = {rank for rank, _ in identities}
+    return Joined(joined, clocks, (*notes, *job_notes.of_job(joined, len(ranks), len(windows))))
 
 
-def _clock_notes(clocks: Mapping[int, Clock], untied: list[list[int]]) -> Iterator[Note]:
-    ahead = {rank: clock for rank, clock in clocks.items() if clock.offset_ns}
-    for rank, clock in ahead.items():
-        side = "ahead of" if clock.offset_ns > 0 else "behind"
-        error = "" if clock.error_ns is None else f", give or take {clock.error_ns / 1000:.1f} us"
-        message = (
-            f"the file's clock is {abs(clock.offset_ns) / 1000:.1f} us {side} rank {min(clocks)}'s{error}: corrected"
-        )
-        yield Note("clock-offset", "info", message, rank)
-    for rank, clock in clocks.items():
-        if clock.drift_ppb is not None and clock.drift_ppb != 0:
-            message = f"the file's clock runs {clock.drift_ppb} ppb faster than rank {min(clocks)}'s: not corrected"
-            yield Note("clock-drift", "info", message, rank)
-    if len(untied) > 1 and len(clocks) > 1:
-        parts = "; ".join(listed(part) for part in untied[:8])
-        message = f"no call ties the clocks of these ranks together, their files' times are taken as they are: {parts}"
-        yield Note("untied-clocks", "warning", message, None, len(untied))
+def _of_window(calls: pd.DataFrame, here: Mapping[int, Identity]) -> Moment:
+    """All ranks of a window; those that cannot have been profiled together are matched apart."""
+    spans = {rank: (identity.start_ns, identity.end_ns) for rank, identity in here.items()}
+    parts = [_matched(calls, {rank: here[rank] for rank in ranks}) for ranks in together.possible(spans)]
+    return parts[0] if len(parts) == 1 else _side_by_side(parts)
 
 
-def _match_notes(calls: pd.DataFrame, identities: Mapping[Place, Identity]) -> Iterator[Note]:
-    if len({rank for rank, _ in identities}) < 2:
-        return
-    lone = calls[calls["match"].isna() & ~(calls["group_size"] == 1).fillna(False)]
-    for op, count in lone["op"].value_counts().items():
-        ranks = listed(lone.loc[lone["op"] == op, "rank"])
-        message = f"{op} calls of ranks {ranks} have no counterpart on every member at hand: left out of waits"
-        yield Note("unmatched-calls", "info", message, None, int(count))
+def _matched(calls: pd.DataFrame, here: Mapping[int, Identity]) -> Moment:
+    """These ranks alone, and if some prove to be strangers to the others, these by themselves."""
+    mine = calls[calls["rank"].isin(list(here))].reset_index(drop=True)
+    if len(here) < 2:
+        return Moment(mine, dict.fromkeys(here, Clock(0, 0)), [list(here)])
+    hosts = {rank: identity.host for rank, identity in here.items()}
+    on_cpu = frozenset(rank for rank, identity in here.items() if identity.device == CPU)
+    found = Moment(*match(mine, sorted(here), hosts, on_cpu))
+    strangers = together.strangers(found.calls, found.clocks)
+    if not strangers:
+        return found
+    apart = [{rank: here[rank] for rank in here if (rank in strangers) == outside} for outside in (False, True)]
+    return _side_by_side([_matched(calls, ranks) for ranks in apart], strangers)
+
+
+def _side_by_side(parts: Sequence[Moment], strangers: Sequence[int] = ()) -> Moment:
+    return Moment(
+        _numbered_on([part.calls for part in parts]),
+        {rank: clock for part in parts for rank, clock in part.clocks.items()},
+        [ranks for part in parts for ranks in part.untied],
+        sorted({*strangers, *(rank for part in parts for rank in part.strangers)}),
+    )
+
+
+def _numbered_on(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Calls that were matched apart below one another, each part's matches numbered on from the last one's."""
+    numbered, matches = [], 0
+    for calls in parts:
+        numbered.append(calls.assign(match=calls["match"] + matches))
+        matches += int(calls["match"].max() + 1) if calls["match"].notna().any() else 0
+    return pd.concat(numbered, ignore_index=True)

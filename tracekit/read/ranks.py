@@ -111,8 +111,9 @@ def _windows(claims: Sequence[Claim], ranks: dict[int, int]) -> dict[int, Place]
     for start_ns, end_ns, index in spans:
         rank = ranks[index]
         if rank in reach and start_ns < reach[rank][0]:
+            both = f"{claims[reach[rank][1]].name} and {claims[index].name}"
             raise AmbiguousRanks(
-                f"{claims[reach[rank][1]].name} and {claims[index].name} both claim to be rank {rank} at the same time"
+                f"{both} both claim to be rank {rank} at the same time: give the files of one job only"
             )
         if window < 0 or start_ns >= latest_ns:
             window += 1
