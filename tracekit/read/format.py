@@ -12,7 +12,6 @@ import msgspec
 
 from tracekit.read.columns import NO_ID
 
-
 NOTHING = msgspec.Raw(b"null")
 
 

@@ -21,7 +21,6 @@ from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Span
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
 
-
 Column = npt.NDArray[Any]
 
 
