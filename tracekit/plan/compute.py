@@ -61,7 +61,7 @@ def layer_forward(model: Transformer, layout: Layout, size: int = 2) -> Work:
     whole = model.hidden * (10 * size + 2 * model.dropout) / apart
     inside = (3 if model.gated else 2) * model.width * model.experts_per_token
     split = size * (inside + 2 * (model.query_width + 2 * model.key_width))
-    moved = count * (whole + split / layout.tensor) + _scores(model, layout, size).moved_bytes
+    moved = count * (whole + split / layout.tensor) + scores(model, layout, size).moved_bytes
     return Work(model.layer_flops(count) / layout.tensor, moved)
 
 
@@ -72,14 +72,14 @@ def layer_backward(model: Transformer, layout: Layout, size: int = 2) -> Work:
     if layout.checkpointing == "full":
         again = forward
     elif layout.checkpointing == "selective":
-        again = _scores(model, layout, size)
+        again = scores(model, layout, size)
     if layout.fused_attention and layout.checkpointing != "selective":
         # The backward of FlashAttention multiplies queries by keys once more (Dao et al. 2022, algorithm 4).
-        again = again.plus(_scores(model, layout, size).times(0.5))
+        again = again.plus(scores(model, layout, size).times(0.5))
     return forward.times(2).plus(again)
 
 
-def _scores(model: Transformer, layout: Layout, size: int) -> Work:
+def scores(model: Transformer, layout: Layout, size: int) -> Work:
     """The attention of all heads: products, and the passes over scores that a fused kernel does not make."""
     count = tokens(model, layout)
     passes = 0 if layout.fused_attention else 6 * size + 1 if model.dropout else 4 * size

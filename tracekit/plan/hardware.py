@@ -26,8 +26,9 @@ GBIT = 10**9 / 8
 LINK_SHARE = 0.8
 """Bus bandwidth by the link's own: nccl-tests' all-reduce reaches about 235 of 300 GB/s on eight A100, 360 of 450 on
 eight H100 (without NVLink SHARP)."""
-EFFICIENCY = 0.5
-"""Share of the peak that a transformer's forward and backward reach on one GPU, if nothing else is said."""
+EFFICIENCY = 0.7
+"""Share of the peak that matrix products reach, if nothing else is said. Fitted to one digit on one published run, the
+145.6-billion row of Narayanan et al. 2021, table 1; `python -m benchmarks.published` holds it to the others."""
 NVLINK_S, PCIE_S, NETWORK_S = 1.9e-6, 2.5e-6, 4.0e-6
 
 

@@ -28,6 +28,7 @@ AXES = ("tensor", "context", "data", "pipeline", "expert", "expert_data", "gradi
 """`gradients` is data × context: the ranks that hold the same parameters, dense ones, and share their gradients."""
 
 ONE_STAGE = (schedules.GPIPE, schedules.ONE_F_ONE_B, schedules.ZERO_BUBBLE, schedules.ZERO_BUBBLE_H2)
+ROUNDS = (schedules.INTERLEAVED, schedules.INTERLEAVED_ZERO_BUBBLE)
 TWO_STAGES = (schedules.ZBV, schedules.DUALPIPEV)
 
 
@@ -76,11 +77,15 @@ class Layout:
             raise WrongUse(f"schedule {self.schedule} has 1 stage per rank, not {stages}")
         if self.schedule in TWO_STAGES and stages != 2:
             raise WrongUse(f"schedule {self.schedule} has 2 stages per rank, not {stages}")
-        if self.schedule == schedules.INTERLEAVED and self.pipeline > 1 and self.microbatches % self.pipeline:
+        if self.schedule in ROUNDS and self.microbatches % self._rounds:
             raise WrongUse(
-                f"schedule interleaved takes micro-batches in rounds of the pipeline's ranks: {self.microbatches} do "
-                f"not divide by {self.pipeline}"
+                f"schedule {self.schedule} takes micro-batches in rounds over the {self.pipeline} ranks: "
+                f"{self.microbatches} do not divide by {self._rounds}"
             )
+
+    @property
+    def _rounds(self) -> int:
+        return max(1, self.microbatches // self.pipeline)
 
     @property
     def ranks(self) -> int:
