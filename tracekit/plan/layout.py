@@ -14,6 +14,7 @@ hold different experts (`expert`), and those `expert` apart the same ones (`expe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,7 +24,7 @@ from tracekit.plan.hardware import Cluster
 from tracekit.plan.transformer import Transformer
 
 Checkpointing = Literal["none", "selective", "full"]
-CHECKPOINTING = ("none", "selective", "full")
+CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
 AXES = ("tensor", "context", "data", "pipeline", "expert", "expert_data", "gradients")
 """`gradients` is data × context: the ranks that hold the same parameters, dense ones, and share their gradients."""
 
@@ -151,14 +152,23 @@ class Layout:
 
 
 def check_model(layout: Layout, model: Transformer) -> None:
-    """WrongUse, with both numbers, where the model cannot be split so."""
-    stages = layout.pipeline * layout.stages_per_rank
+    """WrongUse, with both numbers, where the model cannot be split so.
+
+    Stages need not be alike: each but the last has as many layers, and the last at least one.
+    """
     for parts, of, name, what in (
         (layout.tensor, model.heads, "tensor", "heads"),
         (layout.tensor, model.width, "tensor", "columns of a feed-forward"),
         (layout.context, model.sequence, "context", "tokens of a sequence"),
         (layout.expert, model.experts, "expert", "experts"),
-        (stages, model.layers, "stages: pipeline times stages per rank", "layers"),
     ):
         if of % parts:
-            raise WrongUse(f"{of} {what} do not divide by {parts} ({name})")
+            raise WrongUse(f"{of} {what} do not divide by {name} {parts}")
+    stages = layout.pipeline * layout.stages_per_rank
+    if (stages - 1) * layers_of_stage(layout, model) >= model.layers:
+        raise WrongUse(f"{model.layers} layers cannot be shared out to {stages} stages so that each has some")
+
+
+def layers_of_stage(layout: Layout, model: Transformer) -> int:
+    """Layers of each stage but the last, which may have fewer."""
+    return math.ceil(model.layers / (layout.pipeline * layout.stages_per_rank))

@@ -20,13 +20,12 @@ of gradients where `gradient_as_bucket_view` is off.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracekit.errors import WrongUse
 from tracekit.plan import pipeline
-from tracekit.plan.layout import Layout
+from tracekit.plan.layout import Layout, layers_of_stage
 from tracekit.plan.transformer import Transformer
 
 USABLE = 0.9
@@ -133,7 +132,7 @@ def layer_held(model: Transformer, layout: Layout) -> Held:
 
 def layers_of_rank(model: Transformer, layout: Layout) -> int:
     """Layers on the rank with most."""
-    return math.ceil(model.layers / layout.pipeline)
+    return layout.stages_per_rank * layers_of_stage(layout, model)
 
 
 def held(model: Transformer, layout: Layout, place: int = 0) -> Held:
@@ -197,7 +196,7 @@ def activation_bytes(model: Transformer, layout: Layout, place: int = 0, size: i
     flying = in_flight(layout, place)
     kept = flying * layers * layer_activation_bytes(model, layout, size)
     if layout.checkpointing == "full":
-        kept += layer_activation_bytes(model, _without_checkpointing(layout), size)
+        kept += layer_activation_bytes(model, replace(layout, checkpointing="none"), size)
     return kept + (_output_bytes(model, layout, size) if place == output_place(layout) else 0.0)
 
 
@@ -208,12 +207,6 @@ def in_flight(layout: Layout, place: int = 0) -> int:
     return pipeline.in_flight(
         layout.schedule, layout.pipeline, layout.microbatches, layout.stages_per_rank, place=place
     )
-
-
-def _without_checkpointing(layout: Layout) -> Layout:
-    from dataclasses import replace
-
-    return replace(layout, checkpointing="none")
 
 
 def _output_bytes(model: Transformer, layout: Layout, size: int) -> float:
