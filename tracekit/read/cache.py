@@ -255,7 +255,7 @@ def _read_table(folder: Path, part: int, name: str, entry: _Entry) -> pd.DataFra
     if isal_zlib.crc32(written) != entry.checks[f"{part}-{name}"]:
         raise ValueError(f"the table {name} is broken")
     with pq.ParquetFile(pa.BufferReader(written)) as file:
-        table = file.read()
+        table = file.read(use_threads=False)
     rows: pd.DataFrame = table.to_pandas(split_blocks=True)
     nameless = {column: _NAMELESS for column, kind in rows.dtypes.items() if kind == _UNTYPED}
     return rows.astype(nameless) if nameless else rows
