@@ -24,7 +24,8 @@ class Transformer:
     `kv_heads` are the heads of keys and values (default: `heads`), `feed_forward` the width inside a block's two
     products (default: 4·hidden), or three where `gated` (SwiGLU). With `experts` above 1 each block has so many
     feed-forwards, of which `experts_per_token` work on a token, and a router. `tied`: the output layer shares the
-    embedding's weights. `biases` stand beside linear layers and in norms; `positions` are learned, one per place.
+    embedding's weights. `biases` stand beside linear layers and in norms (in attention unless `attention_biases` is
+    off); `positions` are learned, one per place.
     `head_size` is a head's width (default: hidden / heads). With `dropout`, masks are kept beside activations.
     """
 
@@ -43,6 +44,7 @@ class Transformer:
     positions: bool = True
     head_size: int | None = None
     dropout: bool = True
+    attention_biases: bool = True
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "sequence", "vocabulary", "experts", "experts_per_token"):
@@ -81,7 +83,7 @@ class Transformer:
     def attention_parameters(self) -> int:
         """Of one layer: queries, keys, values, output."""
         weights = self.hidden * (2 * self.query_width + 2 * self.key_width)
-        return weights + self.biases * (self.query_width + 2 * self.key_width + self.hidden)
+        return weights + (self.biases and self.attention_biases) * (self.query_width + 2 * self.key_width + self.hidden)
 
     @property
     def expert_parameters(self) -> int:
