@@ -84,6 +84,25 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What is wrong with the job, what it costs, how one knows, and what to do.
+
+    `cost_ns` is what a step would be shorter by without it; None where it costs nothing that could be told, as where
+    something cannot be told at all. `ranks` and `steps` are those that it concerns; none are all. `evidence` are
+    sentences with the numbers that the verdict rests on, the weightiest first.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    ranks: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    cost_ns: int | None = None
+    evidence: tuple[str, ...] = ()
+    advice: str = ""
+
+
+@dataclass(frozen=True)
 class Column:
     """What a measure's column holds: its unit ("ns", "bytes", "1", "GB/s", "" for a key) and which way is better."""
 
