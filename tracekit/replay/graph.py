@@ -14,10 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.replay.segments import DONE, READY, SOURCE, STEP_END, STOP, Stretches
+from tracekit.replay.segments import DONE, MEETING, READY, SOURCE, STEP_END, STOP, UNSEEN, Stretches
 
-MEETING = 5
-KINDS = 6
 HELD_BYTES = 128 * 2**20
 """So much the moments of the scenarios that are replayed at once may take."""
 
@@ -101,6 +99,22 @@ class Graph:
             nodes = self.dst[starts[first:last]]
             at[nodes] = np.maximum.reduceat(come, starts[first:last] - low, axis=0)
         return at
+
+    def slack(self, scenario: Scenario) -> Weights:
+        """How much longer each edge could be without any step's end coming later."""
+        at = self.moments([scenario])[:, 0]
+        length = self._base(scenario)
+        latest = np.full(self.nodes, np.inf)
+        latest[self.step_nodes] = at[self.step_nodes]
+        for low, high in zip(self.levels[-2::-1], self.levels[:0:-1], strict=True):
+            edges = slice(low, high)
+            np.minimum.at(latest, self.src[edges], latest[self.dst[edges]] - length[edges])
+        return np.asarray(latest[self.dst] - at[self.src] - length)
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of transfers there are, at least one."""
+        return max(int(self.transfer.max(initial=-1)) + 1, 1)
 
     def path(self, scenario: Scenario) -> Iterator[tuple[int, float, float]]:
         """Backwards from each stretch's end, the edges on which it depends: edge, and when its two ends come."""
@@ -206,7 +220,7 @@ def _numbered(rows: pd.DataFrame) -> tuple[Codes, tuple[Codes, Codes]]:
 
 def _keys(kind: pd.Series, place: pd.Series, rank: pd.Series) -> Codes:
     """One number for each node; meetings and steps' ends belong to no rank."""
-    of_job = kind.isin([MEETING, STEP_END])
+    of_job = kind.isin([MEETING, STEP_END, UNSEEN])
     keys = (rank.where(~of_job, 0).to_numpy(np.int64) + 1) * 2**43 + kind.to_numpy(np.int64) * 2**40
     return np.where(kind == SOURCE, 0, keys + place.to_numpy(np.int64))
 

@@ -5,6 +5,9 @@ also waits where the trace shows no call: between two launches it does nothing t
 more, while work that it launched before comes to its end. (A program that waits for a transfer in a library that the
 profiler does not see looks like that.) On a CPU trace the program waits where it computes nothing and, in the later
 half of the gap, a communication of its rank ends.
+
+What else a host does unseen (`Blocks.unseen`) may be work that the profiler does not record, or a wait for another rank
+that it does not see either; `unseen.py` tells the two apart.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tracekit.intervals import Spans, length_within, union
+from tracekit.intervals import Spans, length_within, merge, union
 from tracekit.model import (
     ANNOTATION,
     DATA_LOADING,
@@ -52,12 +55,14 @@ RECORDED = (OPERATOR, RUNTIME, LAUNCH, SYNCHRONIZE, DATA_LOADING, GARBAGE_COLLEC
 class Blocks:
     """Where the host goes on after it waited: from `since` on it waited for the work `awaited`, until `at`.
 
-    In order of time. A block without awaited work (-1) only marks where a stretch of steps begins.
+    In order of time. With no awaited work (-1) the host stops to wait for nothing: where an `unseen` time begins, and
+    where it ends.
     """
 
     since: Times
     at: Times
     awaited: Codes
+    unseen: Flags
 
     def __len__(self) -> int:
         return len(self.at)
@@ -80,12 +85,15 @@ def step_spans(one: RankTables, work: Work, base_ns: int) -> tuple[Times, Times]
     return begin, np.maximum(end, begin)
 
 
-def blocks_on_device(one: RankTables, work: Work, base_ns: int) -> Blocks:
-    """The blocks of a rank with a device."""
+def blocks_on_device(one: RankTables, work: Work, begins: Times, base_ns: int) -> Blocks:
+    """The blocks of a rank with a device whose steps begin at `begins`."""
     if not work.launched.any():
         return _in_order([])
     host = one.host[one.host["lane"].isin(launching_lanes(one))]
-    return _in_order([_of_calls(host, work, base_ns), _unseen(host, work, base_ns)])
+    recorded = _recorded(host, base_ns)
+    blocks = _in_order([_of_calls(host, work, base_ns), _unseen(work, recorded)])
+    points = np.unique(np.concatenate((begins, work.launch[work.launched])))
+    return _with_unseen(blocks, work, points[:-1], points[1:], merge([recorded, union(work.start, work.end)]))
 
 
 def _of_calls(host: pd.DataFrame, work: Work, base_ns: int) -> Blocks:
@@ -96,7 +104,11 @@ def _of_calls(host: pd.DataFrame, work: Work, base_ns: int) -> Blocks:
     over = work.end[awaited]
     returns = (at - over <= 2 * CONTACT_NS) & (over - since >= BLOCKING_NS)
     held = (awaited >= 0) & (over > since) & (sync | returns)
-    return Blocks(since[held], at[held], awaited[held])
+    return _blocks(since[held], at[held], awaited[held])
+
+
+def _blocks(since: Times, at: Times, awaited: Codes, *, unseen: bool = False) -> Blocks:
+    return Blocks(since, at, awaited, np.full(len(at), unseen))
 
 
 def _last_to_end(work: Work, since: Times, at: Times, slack: int | Times) -> Codes:
@@ -109,7 +121,7 @@ def _last_to_end(work: Work, since: Times, at: Times, slack: int | Times) -> Cod
     return np.where(fits, found, NOTHING)
 
 
-def _unseen(host: pd.DataFrame, work: Work, base_ns: int) -> Blocks:
+def _unseen(work: Work, recorded: Spans) -> Blocks:
     launch, first = np.unique(np.where(work.launched, work.launch, -(2**62)), return_index=True)
     known = launch > -(2**62)
     launch, slack = launch[known], (work.start - work.launch + tolerance(work))[first[known]]
@@ -117,10 +129,26 @@ def _unseen(host: pd.DataFrame, work: Work, base_ns: int) -> Blocks:
     since, at, slack = launch[:-1], launch[1:], slack[1:]
     awaited = _last_to_end(work, since, at, slack)
     over = np.minimum(work.end[awaited], at)
-    recorded = _recorded(host, base_ns)
     unseen = over - since - length_within(recorded, since, np.maximum(over, since))
     held = (awaited >= 0) & (unseen >= np.maximum(UNSEEN_NS, (over - since) / 2))
-    return Blocks(since[held], at[held], awaited[held])
+    return _blocks(since[held], at[held], awaited[held])
+
+
+def _with_unseen(blocks: Blocks, work: Work, since: Times, at: Times, seen: Spans) -> Blocks:
+    """The blocks, and with them the times between `since` and `at` in which nothing is seen of host or device."""
+    place = np.searchsorted(blocks.at, at)
+    ends = np.append(np.append(blocks.at, -1), -1)
+    is_block = ends[place] == at
+    over = np.minimum(np.append(work.end, 0)[np.append(blocks.awaited, -1)], np.append(blocks.at, 0))
+    begin = np.where(is_block, np.append(over, 0)[np.minimum(place, len(over) - 1)], since)
+    begin = np.maximum(np.maximum(begin, since), np.where(place > 0, ends[place - 1], since))
+    unseen = at - begin - length_within(seen, begin, np.maximum(at, begin))
+    held = unseen >= np.maximum(UNSEEN_NS, (at - begin) / 2)
+    split = np.isin(np.arange(len(blocks)), place[held & is_block])
+    awaited = np.where(is_block, np.append(blocks.awaited, -1)[np.minimum(place, len(blocks))], -1)
+    kept = Blocks(*(getattr(blocks, name)[~split] for name in ("since", "at", "awaited", "unseen")))
+    marks = _blocks(np.minimum(since, begin)[held], begin[held], awaited[held])
+    return _in_order([kept, marks, _blocks(begin[held], at[held], np.full(held.sum(), -1), unseen=True)])
 
 
 def _recorded(host: pd.DataFrame, base_ns: int) -> Spans:
@@ -139,7 +167,8 @@ def blocks_of_program(work: Work, program: tuple[Times, Times, Codes], marks: Ti
     awaited = _last_to_end(work, at, at, CONTACT_NS)
     over = np.minimum(work.end[awaited], at)
     held = (awaited >= 0) & (over > since) & (over - since >= at - over)
-    return _in_order([Blocks(since[held], at[held], awaited[held])])
+    blocks = _in_order([_blocks(since[held], at[held], awaited[held])])
+    return _with_unseen(blocks, work, since, at, union(work.start, work.end))
 
 
 def _in_order(found: list[Blocks]) -> Blocks:
@@ -148,17 +177,28 @@ def _in_order(found: list[Blocks]) -> Blocks:
     since, at, awaited = (
         np.concatenate([nothing, *(getattr(one, name) for one in found)]) for name in ("since", "at", "awaited")
     )
-    order = np.lexsort((since, at))
+    unseen = np.concatenate([np.empty(0, bool), *(one.unseen for one in found)])
+    order = np.lexsort((since, ~unseen, at))
     order = order[np.unique(at[order], return_index=True)[1]]
-    return Blocks(since[order], at[order], awaited[order])
+    return Blocks(since[order], at[order], awaited[order], unseen[order])
 
 
-def host_timeline(one: RankTables, told: RankWork, blocks: Blocks, steps: tuple[Times, Times], base_ns: int) -> Timeline:
-    """What the host does from its first step on, as instances, the waits left out."""
+def with_marks(blocks: Blocks, at: Times) -> Blocks:
+    """The blocks, and moments at which the host does not wait."""
+    return _in_order([_blocks(at, at, np.full(len(at), -1)), blocks])
+
+
+def host_timeline(
+    one: RankTables, told: RankWork, blocks: Blocks, waited: Times, steps: tuple[Times, Times], base_ns: int
+) -> Timeline:
+    """What the host does from its first step on, as instances, the waits left out.
+
+    `waited` is how much of each unseen time counts as waiting.
+    """
     begins, ends = steps
     last = [ends.max(initial=0), blocks.at.max(initial=0), told.work.launch.max(initial=0), *told.program[1][-1:]]
     layers = [(begins, np.append(begins[1:], max(last) + 1), _instances(one, told, HOST))]
-    layers.append(_waited(told.work, blocks))
+    layers.append(_waited(told.work, blocks, waited))
     layers.append(told.program)
     for cls, kind in LAYERS:
         starts, stops = spans_of(one.host, kind, base_ns)
@@ -168,8 +208,11 @@ def host_timeline(one: RankTables, told: RankWork, blocks: Blocks, steps: tuple[
     return timeline(int(begins[0]), max(last) + 1, layers)
 
 
-def _waited(work: Work, blocks: Blocks) -> tuple[Times, Times, Codes]:
-    over = np.minimum(work.end[blocks.awaited], blocks.at) if len(work) else blocks.at
+def _waited(work: Work, blocks: Blocks, waited: Times) -> tuple[Times, Times, Codes]:
+    over = blocks.since.copy()
+    held = blocks.awaited >= 0
+    over[held] = np.minimum(work.end[blocks.awaited[held]], blocks.at[held])
+    over[blocks.unseen] += waited
     spans = union(blocks.since, np.maximum(over, blocks.since))
     return spans.starts, spans.ends, np.full(len(spans), NOTHING)
 

@@ -71,7 +71,7 @@ class Pace:
 _HOST = [CLASSES.index(name) for name in HOST_CLASSES]
 
 
-def pace_of(instances: pd.DataFrame, stage_of: Mapping[int, int]) -> Pace:
+def pace_of(instances: pd.DataFrame, ranks: Sequence[int], stage_of: Mapping[int, int]) -> Pace:
     """The pace of a job from the totals of its instances: `rank, step, cls, total_ns`."""
     rows = instances[(instances["total_ns"] > 0) | instances["cls"].isin(_HOST)]
     rows = rows.assign(stage=rows["rank"].map(stage_of).fillna(-1).astype(int))
@@ -81,7 +81,7 @@ def pace_of(instances: pd.DataFrame, stage_of: Mapping[int, int]) -> Pace:
     whole = by_rank.groupby(level="cls").sum()
     ideal = _array(whole["sum"] / whole["count"])
     of_rank = {}
-    for rank in sorted(set(instances["rank"].tolist())):
+    for rank in ranks:
         stage = stage_of.get(rank, -1)
         own, mine = _of(by_rank, rank), _of(by_stage, stage)
         others = _mean(whole - mine)

@@ -23,11 +23,12 @@ import pandas as pd
 from tracekit import axes
 from tracekit.errors import NotMeasured
 from tracekit.model import Asked, Run
+from tracekit.replay import unseen
 from tracekit.replay.graph import Graph, Scenario, graph_of
 from tracekit.replay.joined import joined
 from tracekit.replay.pace import IDEAL, MEASURED, NO_HOST, Pace, pace_of
-from tracekit.replay.segments import Stretches, edges, totals
-from tracekit.replay.work import CLASSES
+from tracekit.replay.segments import DONE, NO_NODE, READY, Stretches, edges, first_look
+from tracekit.replay.work import CLASSES, HOST
 
 TRUSTED_FRAC = 0.05
 """Above this `error_frac` a replay is not to be trusted; the study leaves out jobs beyond the same bound."""
@@ -151,19 +152,48 @@ def replay_of(asked: Asked, window: int | None = None) -> Replay:
     stretches = _stretches(run)
     stage_of, data_of = (_place_of(places, axis) for axis in (axes.PIPELINE, axes.DATA))
     complete = run.steps.groupby("step")["complete"].all()
-    instances = run.map(partial(totals, base_ns=stretches.base_ns))
-    instances = instances[instances["step"].map(complete).astype(bool)]
+    seen = run.map(partial(first_look, stretches=stretches))
     ranks = tuple(sorted(set(run.ranks["rank"].tolist())))
-    pace = pace_of(instances, stage_of)
-    missing = set(ranks) - set(pace.of_rank)
-    if missing or instances.empty:
-        raise NotMeasured("the run has no complete step that could be replayed")
-    rows = run.map(partial(edges, stretches=stretches, pace=pace))
-    rows["nth_rank"] = np.searchsorted(np.array(ranks), rows["rank"].to_numpy())
     calls, kinds = _transfers(run.calls, complete)
-    graph = graph_of(rows.drop(columns=["rank", *(["window"] if "window" in rows else [])]), calls, stretches)
+    instances = seen[seen["kind"] == NO_NODE]
+    lengths = instances[["rank", "step", "what", "length_ns"]].astype("int64")
+    if lengths.empty or not complete.any():
+        raise NotMeasured("the run has no complete step that could be replayed")
+    met = _met(graph_of(_nodes(seen, ranks), calls, stretches), run, ranks)
+    lengths = _without(lengths, met)
+    lengths = lengths[lengths["step"].map(complete).astype(bool)]
+    pace = pace_of(lengths.rename(columns={"what": "cls", "length_ns": "total_ns"}), ranks, stage_of)
+    rows = run.map(partial(edges, stretches=stretches, pace=pace, met=met))
+    graph = graph_of(_nodes(rows, ranks), calls, stretches)
     counted = complete.reindex(graph.steps).to_numpy(bool)
     return Replay(run, graph, pace, ranks, kinds, stage_of, data_of, stretches, counted)
+
+
+def _nodes(rows: pd.DataFrame, ranks: tuple[int, ...]) -> pd.DataFrame:
+    """The rows that are edges, with the place of their rank."""
+    rows = rows[rows["kind"] != NO_NODE]
+    nth = np.searchsorted(np.array(ranks), rows["rank"].to_numpy())
+    return rows.drop(columns=["rank", "window"], errors="ignore").assign(nth_rank=nth)
+
+
+def _met(graph: Graph, run: Run, ranks: tuple[int, ...]) -> pd.DataFrame:
+    """Who met whom unseen, by what was measured; with the `step` in which each began to wait."""
+    one = Scenario(np.zeros(len(ranks), np.int64), *(np.full((len(ranks), graph.kinds), share) for share in (1.0, 0.0)))
+    rows = graph.rows.assign(rank=np.array(ranks)[graph.rows["nth_rank"]], slack_ns=graph.slack(one))
+    what = run.calls.set_index("row")["what"]
+    rows = rows.assign(what=what.reindex(rows["call"]).fillna("").to_numpy(), end_ns=rows["at_ns"])
+    columns = ["rank", "unseen", "call", "what", "begin_ns", "end_ns", "slack_ns", "step"]
+    rows = rows.astype({"begin_ns": "int64", "end_ns": "int64"})[["kind", "src_kind", *columns]]
+    issued = rows[(rows["kind"] == DONE) & (rows["src_kind"] == READY)]
+    return unseen.met(rows.loc[rows["unseen"] >= 0, columns], issued[columns])
+
+
+def _without(lengths: pd.DataFrame, met: pd.DataFrame) -> pd.DataFrame:
+    """The lengths of instances without what of the host's time is taken as waiting."""
+    less = met[met["unseen"] >= 0].groupby(["rank", "step"])["waited_ns"].sum().rename("less").reset_index()
+    rows = lengths.merge(less.assign(what=CLASSES.index(HOST)), on=["rank", "step", "what"], how="left")
+    length_ns = (rows["length_ns"] - rows["less"].fillna(0)).clip(lower=0).astype("int64")
+    return rows.assign(length_ns=length_ns).drop(columns="less")
 
 
 def _of_window(run: Run, window: int | None) -> Run:

@@ -19,19 +19,28 @@ import pandas as pd
 
 from tracekit.model import RankTables
 from tracekit.replay.causes import before_on_lane, latest_of, tolerance, usual_latency, waits
-from tracekit.replay.host import Blocks, blocks_of_program, blocks_on_device, host_timeline, step_spans
+from tracekit.replay.host import (
+    Blocks,
+    blocks_of_program,
+    blocks_on_device,
+    host_timeline,
+    step_spans,
+    with_marks,
+)
 from tracekit.replay.pace import Pace
 from tracekit.replay.timeline import Timeline
+from tracekit.replay.unseen import NOBODY
 from tracekit.replay.work import CLASSES, Codes, Flags, RankWork, Times, Work, rank_work
 
 KEPT_NS = 20_000
 """A delay that nothing explains is kept in a replay up to this; the rest is left out, and shows as its error."""
 NEVER = -np.inf
-SOURCE = -1
-SEGMENT, READY, DONE, STOP, STEP_END = range(5)
-"""Kinds of nodes: a segment's end, a call ready, a call's end, the host going on, and a step's end (of all ranks)."""
+SOURCE, NO_NODE = -1, -2
+SEGMENT, READY, DONE, STOP, STEP_END, MEETING, UNSEEN = range(7)
+"""Kinds of nodes: a segment's end, a call ready, a call's end, the host going on; and of the job, a step's end, a call's
+last arrival, and that of ranks that met unseen."""
 NODE = ["kind", "place"]
-ABOUT = ["device_ns", "lane", "what", "from_ns", "at_ns", "step", "call", "name"]
+ABOUT = ["unseen", "begin_ns", "device_ns", "lane", "what", "from_ns", "at_ns", "step", "call", "name"]
 
 Weights = npt.NDArray[np.float64]
 
@@ -81,8 +90,8 @@ class Rank:
         return np.asarray(of_device + of_host, np.int64)
 
 
-def look_at(one: RankTables, base_ns: int) -> Rank:
-    """The rank's work and what it waits for."""
+def look_at(one: RankTables, base_ns: int, met: pd.DataFrame | None = None) -> Rank:
+    """The rank's work and what it waits for; `met` is whom it met unseen (see `unseen.met`), if that is known."""
     told = rank_work(one, base_ns)
     work = told.work
     steps = step_spans(one, work, base_ns)
@@ -94,7 +103,7 @@ def look_at(one: RankTables, base_ns: int) -> Rank:
         ready = work.launch.copy()
     else:
         latency = np.minimum(np.where(work.launched, work.start - work.launch, 0), usual_latency(work, before))
-        blocks = blocks_on_device(one, work, base_ns)
+        blocks = blocks_on_device(one, work, steps[0], base_ns)
         launched = np.where(work.launched, work.launch + latency, np.iinfo(np.int64).min)
         ready = np.where(before >= 0, np.maximum(work.end[before], launched), launched)
         ready = np.where(ready == np.iinfo(np.int64).min, work.start, ready)
@@ -102,31 +111,42 @@ def look_at(one: RankTables, base_ns: int) -> Rank:
     latest = latest_of(pairs, work.end, ready)
     late = work.start - latest
     delay = np.clip(late, -tolerance(work), KEPT_NS)
-    timeline = host_timeline(one, told, blocks, steps, base_ns)
+    waited = np.zeros(int(blocks.unseen.sum()), np.int64)
+    if met is not None:
+        blocks = with_marks(blocks, work.launch[np.isin(work.call, met.loc[met["unseen"] < 0, "call"])])
+        own = met[met["unseen"] >= 0]
+        waited[own["unseen"].to_numpy(np.int64)] = own["waited_ns"].to_numpy(np.int64)
+    timeline = host_timeline(one, told, blocks, waited, steps, base_ns)
     numbers = one.steps["step"].to_numpy()
     return Rank(told, blocks, timeline, steps, numbers, before, pairs, latency, delay, late - delay, base_ns)
 
 
-def totals(one: RankTables, base_ns: int) -> pd.DataFrame:
-    """The instances of a rank with their lengths: `step, cls, total_ns`, and what nothing explains in `unexplained`."""
+def first_look(one: RankTables, stretches: Stretches) -> pd.DataFrame:
+    """The rank's edges as measured, and below them its instances with their lengths (rows without a `kind`).
+
+    Instances are told by `step`, `what` and `length_ns`.
+    """
     if one.steps.empty:
-        return pd.DataFrame({"step": [], "cls": [], "total_ns": []}, dtype="int64")
-    rank = look_at(one, base_ns)
+        return _table([], 1).assign(length_ns=0)
+    rank = look_at(one, stretches.base_ns)
     kinds = rank.told.instances
-    return pd.DataFrame({"step": kinds.step, "cls": kinds.cls, "total_ns": rank.totals})
+    measured = np.ones((len(kinds.cls) + 1, 1))
+    lengths = pd.DataFrame({"step": kinds.step, "what": kinds.cls, "length_ns": rank.totals})
+    return pd.concat([_Cut(rank, stretches, measured, NOBODY).table(), lengths.assign(kind=NO_NODE)], ignore_index=True)
 
 
-def edges(one: RankTables, stretches: Stretches, pace: Pace) -> pd.DataFrame:
+def edges(one: RankTables, stretches: Stretches, pace: Pace, met: pd.DataFrame) -> pd.DataFrame:
     """The rank's edges, a row each: from `src_kind, src_place` to `kind, place`, with a weight for each variant.
 
     Of the node that an edge goes to: its `lane`, `what` is done (a place in `CLASSES`, -1 for calls), from when until
-    when, its `step`, and its `call`.
+    when, its `step`, and its `call`. `met` is who met unseen (see `unseen.met`).
     """
     if one.steps.empty:
         return _table([], pace.variants)
-    rank = look_at(one, stretches.base_ns)
+    mine = met[met["rank"] == one.rank]
+    rank = look_at(one, stretches.base_ns, mine)
     factors = pace.factors(one.rank, rank.told.instances.cls, rank.totals)
-    return _Cut(rank, stretches, factors).table()
+    return _Cut(rank, stretches, factors, mine).table()
 
 
 def _table(parts: list[pd.DataFrame], variants: int) -> pd.DataFrame:
@@ -150,9 +170,10 @@ class _Cut:
     rank: Rank
     stretches: Stretches
     factors: Weights
+    met: pd.DataFrame
 
     def table(self) -> pd.DataFrame:
-        parts = [*self._stops(), *self._step_ends()]
+        parts = [*self._stops(), *self._meetings(), *self._step_ends()]
         if len(self.work):
             parts += [*self._segments(), *self._calls()]
         return _table(parts, self.factors.shape[1])
@@ -166,19 +187,36 @@ class _Cut:
     @cached_property
     def stop_at(self) -> Times:
         """When the host goes on: where stretches begin, and after each block."""
-        begins = self.rank.steps[0][self._first_steps]
-        return np.concatenate((begins, self.rank.blocks.at))[self._stop_order]
+        return self._of_stops(self.rank.steps[0], self.rank.blocks.at)
 
     @cached_property
     def stop_awaits(self) -> Codes:
-        """The work that ended then, -1 for beginnings."""
-        return np.concatenate((np.full(len(self._first_steps), -1), self.rank.blocks.awaited))[self._stop_order]
+        """The work that ended then, -1 for none."""
+        return self._of_stops(np.full(len(self.rank.steps[0]), -1), self.rank.blocks.awaited)
 
     @cached_property
-    def _stop_order(self) -> Codes:
+    def stop_unseen(self) -> Codes:
+        """Which of the unseen times ends then, -1 for none."""
+        unseen = self.rank.blocks.unseen
+        return self._of_stops(np.full(len(self.rank.steps[0]), -1), np.where(unseen, np.cumsum(unseen) - 1, -1))
+
+    @cached_property
+    def stop_begins(self) -> Flags:
+        """Whether a stretch begins then."""
+        return self._of_stops(np.full(len(self.rank.steps[0]), 1), np.zeros(len(self.rank.blocks), np.int64)) > 0
+
+    def _issued_at(self, at: Times) -> Codes:
+        """The call that was issued at each moment, -1 for none."""
+        order = np.argsort(self.work.launch, kind="stable")
+        place = np.searchsorted(self.work.launch[order], at)
+        found = np.append(order, -1)[np.minimum(place, len(order))]
+        same = (found >= 0) & (np.append(self.work.launch, 0)[found] == at)
+        return np.where(same, np.append(self.work.call, -1)[found], -1)
+
+    def _of_stops(self, of_steps: Codes, of_blocks: Codes) -> Codes:
         begins = self.rank.steps[0][self._first_steps]
-        both = np.concatenate((begins, self.rank.blocks.at))
-        return np.lexsort((np.arange(len(both)), both))
+        order = np.lexsort((np.arange(len(begins) + len(of_blocks)), np.concatenate((begins, self.rank.blocks.at))))
+        return np.concatenate((of_steps[self._first_steps], of_blocks))[order]
 
     @cached_property
     def _first_steps(self) -> Codes:
@@ -209,11 +247,13 @@ class _Cut:
 
     def _stops(self) -> list[pd.DataFrame]:
         nth = np.arange(len(self.stop_at))
-        begins = np.flatnonzero((self.stop_awaits < 0) & (self.stop_stretch >= 0))
+        begins = np.flatnonzero(self.stop_begins)
         from_begin = self.stop_at[begins] - (self.stretches.begin_ns - self.stretches.base_ns)[self.stop_stretch[begins]]
         parts = [self._rows(SOURCE, SOURCE, STOP, begins, np.repeat(from_begin[:, None], self._variants, 1) * 1.0)]
         later = nth[1:][(self.stop_stretch[1:] == self.stop_stretch[:-1]) & (self.stop_stretch[1:] >= 0)]
-        parts.append(self._rows(STOP, later - 1, STOP, later, self._since_stop(self.stop_at[later], later - 1)))
+        going_on = self._rows(STOP, later - 1, STOP, later, self._since_stop(self.stop_at[later], later - 1))
+        begun = np.searchsorted(self.rank.steps[0], self.stop_at[later - 1], side="right") - 1
+        parts.append(going_on.assign(unseen=self.stop_unseen[later], begin_ns=self.stop_at[later - 1], call=self._issued_at(self.stop_at[later]), step=self.rank.step_numbers[begun]))
         held = np.flatnonzero(self.stop_awaits >= 0)
         held = held[self.stretch[self.stop_awaits[held]] == self.stop_stretch[held]]
         awaited = self.stop_awaits[held]
@@ -221,6 +261,22 @@ class _Cut:
         rest = np.where((at >= over)[:, None], self._passed(at) - self._passed(over), (at - over)[:, None])
         parts.append(self._rows(*self._node(awaited), STOP, held, rest))
         return parts
+
+    def _meetings(self) -> list[pd.DataFrame]:
+        """The host comes to the ranks that it meets unseen, and goes on after the last of them has come."""
+        own, others = self.met[self.met["unseen"] >= 0], self.met[self.met["unseen"] < 0]
+        goes_on = np.flatnonzero(self.stop_unseen >= 0)[own["unseen"].to_numpy(np.int64)]
+        latest, at = own["latest_ns"].to_numpy(np.int64), self.stop_at[goes_on]
+        rest = np.where((at >= latest)[:, None], self._passed(at) - self._passed(latest), (at - latest)[:, None])
+        issued = pd.Series(self.work.launch, index=self.work.call)[others["call"]].to_numpy(np.int64)
+        comes = np.concatenate((goes_on - 1, self._stop_of(issued)))
+        meeting = np.concatenate((own["meeting"], others["meeting"])).astype(np.int64)
+        meeting = meeting * len(self.stretches.begin_ns) + self.stop_stretch[comes]
+        held = (own["waited_ns"] > 0).to_numpy()
+        return [
+            self._rows(STOP, comes, UNSEEN, meeting, np.zeros((len(comes), self._variants))),
+            self._rows(UNSEEN, meeting[: len(own)][held], STOP, goes_on[held], rest[held]),
+        ]
 
     @property
     def _variants(self) -> int:
@@ -321,7 +377,8 @@ class _Cut:
     def _calls(self) -> list[pd.DataFrame]:
         """From ready to over: the weight is put there by the job, which knows of the other members."""
         calls = np.flatnonzero(self.work.is_comm)
-        return [self._rows(READY, self.segment[calls], DONE, self.segment[calls], np.zeros((len(calls), self._variants)))]
+        over = self._rows(READY, self.segment[calls], DONE, self.segment[calls], np.zeros((len(calls), self._variants)))
+        return [over.assign(begin_ns=self.work.launch[calls])]
 
     def _step_ends(self) -> list[pd.DataFrame]:
         """A step is over when the host and all lanes are."""
@@ -352,7 +409,7 @@ class _Cut:
         rows = pd.DataFrame(weights, columns=[f"w{nth}" for nth in range(self._variants)])
         return rows.assign(
             src_kind=np.broadcast_to(src_kind, count), src_place=np.broadcast_to(src_place, count),
-            kind=kinds, place=place, device_ns=np.broadcast_to(device_ns, count), **self._about(kinds, place),
+            kind=kinds, place=place, device_ns=np.broadcast_to(device_ns, count), unseen=-1, begin_ns=0, **self._about(kinds, place),
         )  # fmt: skip
 
     def _about(self, kind: Codes, place: Codes) -> dict[str, npt.NDArray[np.generic]]:
@@ -363,7 +420,7 @@ class _Cut:
         ends = np.append(self.rank.steps[1], 0)[
             np.where(kind == STEP_END, np.searchsorted(self.rank.step_numbers, np.where(kind == STEP_END, place, 0)), -1)
         ]
-        host = np.where(kind == STOP, stops, ends)
+        host = np.where(kind == STEP_END, ends, stops)
         lanes = np.array([*work.lanes, "host"], object)
         names = np.array([*work.names, ""], object)
         return {
