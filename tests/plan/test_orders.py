@@ -34,8 +34,8 @@ def test_stages_in_a_line_and_in_a_v():
 
 
 KNOWN = [
-    ("gpipe", 1), ("1f1b", 1), ("looped-bfs", 2), ("interleaved", 2), ("zero-bubble", 1), ("interleaved-zero-bubble", 2),
-    ("zbv", 2), ("dualpipev", 2),
+    ("gpipe", 1), ("1f1b", 1), ("looped-bfs", 2), ("interleaved", 2), ("zero-bubble", 1),
+    ("interleaved-zero-bubble", 2), ("zbv", 2), ("dualpipev", 2),
 ]  # fmt: skip
 
 

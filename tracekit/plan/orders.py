@@ -1,7 +1,7 @@
 """In which order each rank of a pipeline does its actions, by schedule.
 
 GPipe and 1F1B by their definition (Huang et al. 2019; Narayanan et al. 2019), the others as PyTorch plans them
-(`torch.distributed.pipelining.schedules`), so that an order here is the one that a job runs. Stage s is on rank s mod p;
+(`torch.distributed.pipelining.schedules`), so that an order here is one that jobs run. Stage s is on rank s mod p;
 with `zbv` and `dualpipev` rank r has stages r and 2p-1-r, a V. What DualPipeV does together, a forward and a backward,
 stands one after the other here, as PyTorch runs it.
 """
