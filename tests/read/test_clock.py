@@ -17,10 +17,16 @@ def offsets(ranks, ties, bounds=None, hosts=None, on_cpu=()):
     return {rank: one.offset_ns // 1000 for rank, one in clocks.items()}, parts
 
 
-def test_the_median_of_the_shortest_quarter_and_its_deviation():
+def test_the_median_of_the_shortest_quarter_and_the_deviation_of_ten_from_it():
     lengths = np.array([1, 2, 3, 4, 5, *range(100, 115)])  # 20 calls: a quarter is 5
-    apart = np.array([10, 12, 11, 13, 14, *([900] * 15)])
-    assert clock.tie(apart, lengths, np.arange(20)) == Tie(12, 1, 5)
+    apart = np.array([10, 12, 11, 13, 14, 15, 9, 20, 6, 12, *([900] * 10)])
+    assert clock.tie(apart, lengths, np.arange(20)) == Tie(12, 2, 5)
+
+
+def test_of_many_calls_offset_and_error_are_the_shortest_quarters():
+    lengths = np.arange(48)
+    apart = np.array([10, 14, *([11, 13] * 5), *([900] * 36)])
+    assert clock.tie(apart, lengths, np.arange(48)) == Tie(12, 1, 12)
 
 
 def test_of_few_calls_all_count():
