@@ -219,6 +219,7 @@ def _waited(work: Work, blocks: Blocks, waited: Times) -> tuple[Times, Times, Co
 
 def _instances(one: RankTables, told: RankWork, cls: str) -> Codes:
     step = one.steps["step"].to_numpy()
-    return told.instances.of(np.full(len(step), CLASSES.index(cls)), step, np.full(len(step), -1))
+    found = told.instances.of(np.full(len(step), CLASSES.index(cls)), step, np.full(len(step), -1))
+    return np.where(told.example, found, told.as_measured)
 
 

@@ -232,11 +232,19 @@ def _stretches(run: Run) -> Stretches:
 
 
 def _transfers(calls: pd.DataFrame, complete: pd.Series) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """What the graph needs of each call: its kind's number, and the median transfer of those of its kind and size."""
+    """What the graph needs of each call: its kind's number, and the median transfer of those of its kind and size.
+
+    Where no size is told, of those that are the so-manieth of their kind in a step. A call whose other members are not
+    at hand waits and transfers in one, so its ideal is never longer than itself.
+    """
     number, kinds = pd.factorize(calls["what"], sort=True)
     held = calls["own_transfer_ns"].where(calls["step"].map(complete).fillna(False).astype(bool)).astype(float)
-    median = held.groupby([calls["what"], calls["op"], calls["bytes"].fillna(-1)]).transform("median")
+    nth = -1 - calls.groupby(["rank", "window", "step", "what", "op"]).cumcount()
+    size = calls["bytes"].fillna(nth.astype("Int64"))
+    median = held.groupby([calls["what"], calls["op"], size]).transform("median")
+    median = median.fillna(calls["own_transfer_ns"])
+    alone = (calls["meeting"] < 0) & (calls["group_size"].fillna(2) > 1)
     told = calls[["row", "meeting", "batch", "own_transfer_ns"]].assign(
-        transfer=number, median_transfer_ns=median.fillna(calls["own_transfer_ns"])
+        transfer=number, median_transfer_ns=median.where(~alone, np.minimum(median, calls["own_transfer_ns"]))
     )
     return told.set_index("row"), tuple(map(str, kinds))

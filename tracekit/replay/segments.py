@@ -86,7 +86,8 @@ class Rank:
         work, count = self.work, len(self.told.instances.cls)
         of_device = np.bincount(work.instance[work.instance >= 0], (work.end - work.start)[work.instance >= 0], count)
         doing = self.timeline.doing
-        of_host = np.bincount(doing[doing >= 0], self.timeline.lengths[doing >= 0], count)
+        told = (doing >= 0) & (doing < count)
+        of_host = np.bincount(doing[told], self.timeline.lengths[told], count)
         return np.asarray(of_device + of_host, np.int64)
 
 

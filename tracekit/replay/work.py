@@ -16,6 +16,7 @@ import pandas as pd
 from tracekit.actions import annotation_of, annotations
 from tracekit.intervals import Spans, union
 from tracekit.model import (
+    ANNOTATION,
     COMM,
     COMPUTE,
     DATA_LOADING,
@@ -90,13 +91,27 @@ def _key(cls: Codes, step: Codes, action: Codes) -> Codes:
     return (np.asarray(step) * 2**20 + np.asarray(action) + 1) * len(CLASSES) + np.asarray(cls)
 
 
+UNTOLD_FRAC = 0.05
+"""A step of which more work than this has no launch in the file began before it: it is no example of a step."""
+
+
 @dataclass(frozen=True)
 class RankWork:
-    """A rank's device work, what its program computes (on a CPU trace), and the instances of both."""
+    """A rank's device work, what its program computes (on a CPU trace), and the instances of both.
+
+    Work of steps that are no `example` of a step (most often the first, launched before the profile began) is of no
+    instance: it stays as measured, in no mean.
+    """
 
     work: Work
     program: tuple[Times, Times, Codes]
     instances: Instances
+    example: Flags
+
+    @property
+    def as_measured(self) -> int:
+        """The code of work of no instance."""
+        return len(self.instances.cls)
 
 
 def rank_work(one: RankTables, base_ns: int) -> RankWork:
@@ -106,10 +121,12 @@ def rank_work(one: RankTables, base_ns: int) -> RankWork:
     cls, action = phases.of_work(one, rows)
     computes = (rows["kind"] == COMPUTE).to_numpy()
     cls[(rows["kind"] == MEMORY).to_numpy()] = CLASSES.index(COPIES)
-    step = rows["step"].to_numpy()
-    host_cls = np.tile([CLASSES.index(name) for name in HOST_CLASSES], len(one.steps))
-    host_step = np.repeat(one.steps["step"].to_numpy(), len(HOST_CLASSES))
-    told = (rows["kind"] != COMM).to_numpy()
+    step, numbers = rows["step"].to_numpy(), one.steps["step"].to_numpy()
+    untold = pd.Series((rows["launch_ns"] == NO_TIME).to_numpy() & (not one.on_cpu)).groupby(step).mean()
+    example = ~(untold.reindex(numbers, fill_value=0) > UNTOLD_FRAC).to_numpy(bool) | (untold.min() > UNTOLD_FRAC)
+    host_cls = np.tile([CLASSES.index(name) for name in HOST_CLASSES], int(example.sum()))
+    host_step = np.repeat(numbers[example], len(HOST_CLASSES))
+    told = (rows["kind"] != COMM).to_numpy() & np.isin(step, numbers[example])
     all_keys = _key(
         np.concatenate((cls[told], host_cls)), np.concatenate((step[told], host_step)),
         np.concatenate((action[told], np.full(len(host_cls), -1))),
@@ -121,9 +138,9 @@ def rank_work(one: RankTables, base_ns: int) -> RankWork:
     instance[told] = instances.of(cls[told], step[told], action[told])
     if one.on_cpu:
         program = _program(rows[computes], instance[computes], base_ns)
-        return RankWork(_of_calls(one, base_ns), program, instances)
+        return RankWork(_of_calls(one, base_ns), program, instances, example)
     nothing = np.empty(0, np.int64)
-    return RankWork(_on_device(one, rows, instance, action, base_ns), (nothing, nothing, nothing), instances)
+    return RankWork(_on_device(one, rows, instance, action, base_ns), (nothing, nothing, nothing), instances, example)
 
 
 @dataclass(frozen=True)
@@ -148,7 +165,7 @@ class _Phases:
         autograd = _named(host[host["kind"] == OPERATOR], "autograd::engine::evaluate_function")
         return _Phases(
             spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy(), np.array(cls, np.int64),
-            _spans(autograd), _spans(_named(host, "Optimizer.step")),
+            _spans(autograd), _spans(_named(host[host["kind"] == ANNOTATION], "Optimizer.step")),
         )  # fmt: skip
 
     def of_work(self, one: RankTables, work: pd.DataFrame) -> tuple[Codes, Codes]:
