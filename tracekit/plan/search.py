@@ -268,7 +268,7 @@ def _conflict(request: Request) -> str:
 
 def _nothing_fits(request: Request, least: Candidate) -> str:
     """The number that is too small, and what would be enough."""
-    memory, cluster = least.memory, request.cluster
+    memory, cluster, free = least.memory, request.cluster, replace(request, fixed=())
     parts = {
         "weights": memory.weights,
         "gradients": memory.gradients,
@@ -278,12 +278,15 @@ def _nothing_fits(request: Request, least: Candidate) -> str:
     }
     largest = max(parts, key=lambda name: parts[name])
     needed = memory.total / USABLE
+    each = f"each of {cluster.gpus} GPUs" if cluster.gpus > 1 else "the GPU"
     sentence = (
-        f"memory: the leanest layout ({described(least.layout)}) needs {memory.total / 1e9:.1f} GB on each of "
-        f"{cluster.gpus} GPUs, most of it {largest} ({parts[largest] / 1e9:.1f} GB), and {request.room / 1e9:.1f} of "
+        f"memory: the leanest layout ({described(least.layout)}) needs {memory.total / 1e9:.1f} GB on "
+        f"{each}, most of it {largest} ({parts[largest] / 1e9:.1f} GB), and {request.room / 1e9:.1f} of "
         f"{cluster.memory_bytes / 1e9:.0f} GB can be planned with; possible with {needed / 1e9:.0f} GB GPUs"
     )
-    more = _enough_gpus(request)
+    if request.fixed and any(_peak(free, layout).total <= free.room for layout in layouts(free)):
+        return f"{sentence}, or without fixing {', '.join(name for name, _ in request.fixed)}"
+    more = _enough_gpus(free)
     return f"{sentence}, or with {more} GPUs like these" if more else sentence
 
 
@@ -291,9 +294,7 @@ def _enough_gpus(request: Request) -> int | None:
     """The least doubling of GPUs (and of the batch, if replicas need it) with which something fits."""
     gpus = request.cluster.gpus
     for factor in (2, 4, 8, 16, 32, 64, 128, 256):
-        wider = replace(
-            request, cluster=replace(request.cluster, gpus=factor * gpus), batch=factor * request.batch, fixed=()
-        )
+        wider = replace(request, cluster=replace(request.cluster, gpus=factor * gpus), batch=factor * request.batch)
         if any(_peak(wider, layout).total <= wider.room for layout in _leanest(wider)):
             return factor * gpus
     return None
