@@ -118,8 +118,13 @@ class Costs:
 
     @cached_property
     def boundary_bytes(self) -> int:
-        """What a stage sends to the next: a tensor rank's part of it, if the sequence is split."""
-        return self.hidden_bytes // (self.job.layout.tensor if self.job.layout.sequence_parallel else 1)
+        """What a stage sends to the next: each tensor rank its part."""
+        return self.hidden_bytes // self.job.layout.tensor
+
+    @cached_property
+    def tied_bytes(self) -> int:
+        """Gradients of an embedding that two stages share."""
+        return self.gradient_bytes(self.job.model.hidden * self.job.model.vocabulary / self.job.layout.tensor)
 
     @cached_property
     def load_ns(self) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.errors import TracekitError
-from tracekit.plan.collectives import seconds
+from tracekit.plan.collectives import quickest
 from tracekit.plan.hardware import Link
 from tracekit.simulate import faults
 from tracekit.simulate.costs import Costs
@@ -34,7 +34,7 @@ from tracekit.simulate.program import (
     Program,
     Sync,
 )
-from tracekit.simulate.training import programs
+from tracekit.simulate.training import programs, tied
 
 UNKNOWN = -1
 BETWEEN_STEPS_NS, LEAVE_NS = 3_000, 500
@@ -86,8 +86,8 @@ class World:
     job: Job
     ranks: list[Rank]
     groups: dict[str, list[Group]]
-    group_of: dict[str, list[Group]]
-    """By axis, each rank's group."""
+    group_of: dict[str, dict[int, Group]]
+    """By axis, the group of each rank that has one."""
 
 
 def groups_of(job: Job) -> dict[str, list[Group]]:
@@ -99,6 +99,12 @@ def groups_of(job: Job) -> dict[str, list[Group]]:
             for members in job.layout.groups(axis):
                 found[axis].append(Group(number, axis, tuple(members), job.cluster.link(members)))
                 number += 1
+    if tied(job):
+        pipelines = found["pipeline"]
+        ends = [(group.members[0], group.members[-1]) for group in pipelines]
+        found["embedding"] = [
+            Group(number + nth, "embedding", pair, job.cluster.link(list(pair))) for nth, pair in enumerate(ends)
+        ]
     return found
 
 
@@ -114,9 +120,8 @@ def carried_out(costs: Costs) -> World:
     return World(job, [host.record() for host in engine.hosts], groups, group_of)
 
 
-def _by_rank(groups: Sequence[Group]) -> list[Group]:
-    whole = {rank: group for group in groups for rank in group.members}
-    return [whole[rank] for rank in sorted(whole)]
+def _by_rank(groups: Sequence[Group]) -> dict[int, Group]:
+    return {rank: group for group in groups for rank in group.members}
 
 
 class _Host:
@@ -226,7 +231,7 @@ class _Open:
 
 
 class _Engine:
-    def __init__(self, job: Job, group_of: dict[str, list[Group]]) -> None:
+    def __init__(self, job: Job, group_of: dict[str, dict[int, Group]]) -> None:
         self.job, self.group_of = job, group_of
         self.hosts: list[_Host] = []
         self.call_ns, self.latency_ns = round(job.host.call_us * 1000), round(job.host.latency_us * 1000)
@@ -341,7 +346,7 @@ class _Engine:
         if key not in self.transfer_ns:
             link = self.job.cluster.link(list(ranks)) if call.peer >= 0 else group.link
             size = len(ranks)
-            self.transfer_ns[key] = max(1, round(seconds(call.op, size, call.bytes, link) * 1e9))
+            self.transfer_ns[key] = max(1, round(quickest(call.op, size, call.bytes, link)[1] * 1e9))
         length = self.transfer_ns[key]
         for fault in self.on_links:
             if step >= fault.step and (fault.rank is None or fault.rank in ranks):
@@ -353,5 +358,5 @@ class _Engine:
         if fault.kind == "slow_link":
             return length + round(fault.size * 1e6)
         link = self.job.cluster.link(list(ranks)) if call.peer >= 0 else group.link
-        steps_ns = round(seconds(call.op, len(ranks), 0, link) * 1e9)
+        steps_ns = round(quickest(call.op, len(ranks), 0, link)[1] * 1e9)
         return steps_ns + round((length - steps_ns) * fault.size)

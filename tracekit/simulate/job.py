@@ -67,7 +67,7 @@ class Host:
     dispatch_us: float = 6.0
     call_us: float = 2.0
     latency_us: float = 4.0
-    load_ms: float = 0.2
+    load_ms: float = 0.1
     sync_each_step: bool = True
 
     def __post_init__(self) -> None:

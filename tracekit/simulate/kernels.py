@@ -41,6 +41,7 @@ LOSS = Kernel("aten::cross_entropy_loss", "void at::native::(anonymous namespace
 OPTIMIZER = Kernel(
     "aten::_fused_adamw_", "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>"
 )
+CLEAR = Kernel("aten::zero_", "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>")
 TO_DEVICE = Kernel("aten::copy_", "Memcpy HtoD (Pinned -> Device)", MEMORY)
 TO_HOST = Kernel("aten::_local_scalar_dense", "Memcpy DtoH (Device -> Pinned)", MEMORY)
 

@@ -36,7 +36,7 @@ DISPATCHED = {
 DTYPE, WIDTH = "BFloat16", 2
 LISTED_RANKS = 30
 """PyTorch cuts longer lists of a group's ranks."""
-AXIS_NAMES = {"data": "mesh_dp", "tensor": "mesh_tp", "pipeline": "mesh_pp"}
+AXIS_NAMES = {"data": "mesh_dp", "tensor": "mesh_tp", "pipeline": "mesh_pp", "embedding": "embedding"}
 LOST = 7
 COMPRESSION = 1
 
@@ -63,7 +63,7 @@ def write_rank(world: World, rank: int, folder: Path) -> int:
 def _head(world: World, rank: int) -> str:
     """The file's metadata, up to its first event."""
     job = world.job
-    mine = [of_axis[rank] for of_axis in world.group_of.values()]
+    mine = [of_axis[rank] for of_axis in world.group_of.values() if rank in of_axis]
     everyone = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": job.ranks,
                 "ranks": list(range(job.ranks))}  # fmt: skip
     groups = [{

@@ -17,7 +17,7 @@ from tracekit.simulate.kernels import COMPUTE as COMPUTE_KIND
 from tracekit.simulate.kernels import Kernel
 
 COMPUTE, TENSOR, DATA = 0, 1, 2
-"""Lanes that each rank has; those of sends and receives follow, one for each direction of each boundary of stages."""
+"""Lanes that each rank has; others follow, such as one for each direction of each boundary of stages."""
 NO_MICROBATCH = -1
 
 
@@ -145,9 +145,10 @@ class Recorder:
             after, self._unheeded = (*after, *(self.tail(lane) for lane in sorted(self._unheeded))), set()
         return self._slot(Launch(self._slots, COMPUTE, kernel, ns, tuple(after), self.microbatch, size), COMPUTE)
 
-    def collective(self, lane: int, axis: str, op: str, size: int, after: Sequence[int] = ()) -> int:
+    def collective(self, axis: str, op: str, size: int, after: Sequence[int] = ()) -> int:
         """A collective of the rank's group along the axis; its slot."""
         self._come_late()
+        lane = self.lane(axis)
         if self.no_overlap:
             after = (*after, self.tail(COMPUTE))
             self._unheeded.add(lane)
@@ -156,8 +157,15 @@ class Recorder:
     def transfer(self, op: str, peer: int, channel: tuple[int, str], size: int, after: Sequence[int] = ()) -> int:
         """A send to, or receive from, a place of the pipeline; its slot."""
         self._come_late()
-        lane = self._lanes.setdefault(channel, DATA + 1 + len(self._lanes))
+        lane = self._lane(channel)
         return self._slot(Call(self._slots, lane, "pipeline", op, size, tuple(after), peer, channel), lane)
+
+    def lane(self, axis: str) -> int:
+        """The lane of an axis's collectives."""
+        return {"tensor": TENSOR, "data": DATA}.get(axis) or self._lane((-1, axis))
+
+    def _lane(self, key: tuple[int, str]) -> int:
+        return self._lanes.setdefault(key, DATA + 1 + len(self._lanes))
 
     def tail(self, lane: int) -> int:
         """The lane's last work: its slot, or -1 - lane where this step has none yet."""

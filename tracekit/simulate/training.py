@@ -1,11 +1,14 @@
 """A rank's step of training as a program: data parallel, sharded, tensor parallel, in a pipeline, or all of these.
 
 - Data parallel (ZeRO stage 0): gradients are reduced in buckets in the order in which backward makes them, while it
-  goes on. ZeRO 1 and 2: a reduce-scatter instead, and an all-gather of weights after the optimizer.
+  goes on. ZeRO 1 and 2: a reduce-scatter instead, and an all-gather of weights, layer by layer, while the next step's
+  forward begins.
 - ZeRO 3 (FSDP): each layer's weights are gathered before its forward and before its backward, one layer ahead; its
   gradients are reduced and scattered after its backward.
-- Tensor parallel: a collective after each half of a layer, which the next kernel waits for.
-- Pipeline: actions in the schedule's order; a receive is posted before its action, a send follows it.
+- Tensor parallel: a collective after each half of a layer (with sequence parallel before it too), which the next kernel
+  waits for.
+- Pipeline: actions in the schedule's order; a receive is posted before its action, a send follows it. Each tensor rank
+  sends its part; the first and last stage add up the gradients of tied embeddings.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from tracekit.simulate import kernels
 from tracekit.simulate.costs import SMALL_NS, Costs, Half, Piece
 from tracekit.simulate.faults import total
 from tracekit.simulate.job import Job
-from tracekit.simulate.program import COMPUTE, DATA, NO_MICROBATCH, TENSOR, Program, Recorder
+from tracekit.simulate.program import COMPUTE, NO_MICROBATCH, Program, Recorder
 
 MS = 1_000_000
 LETTERS = {FORWARD: "F", BACKWARD: "B", BACKWARD_INPUT: "I", BACKWARD_WEIGHT: "W"}
@@ -62,6 +65,17 @@ def place_in_pipeline(job: Job, rank: int) -> int:
     return rank // (job.layout.tensor * job.layout.context * job.layout.data)
 
 
+def tied(job: Job) -> bool:
+    """Whether two ranks of the pipeline hold the same embedding."""
+    layout = job.layout
+    return job.model.tied and layout.pipeline > 1 and place_of(layout.schedule, last_stage(job), layout.pipeline) != 0
+
+
+def last_stage(job: Job) -> int:
+    """The number of the pipeline's last stage."""
+    return job.layout.stages_per_rank * job.layout.pipeline - 1
+
+
 def step_program(costs: Costs, place: int, trouble: Trouble) -> Program:
     """One step of a rank at a place of the pipeline."""
     training = _Training(costs, place, trouble)
@@ -81,6 +95,7 @@ class _Training:
         self._bucket = 0.0
         self._after: tuple[int, ...] = ()
         self._gathered: dict[tuple[int, int], int] = {}
+        self._fresh: dict[tuple[int, int], int] = {}
 
     @property
     def pipelined(self) -> bool:
@@ -99,7 +114,8 @@ class _Training:
         recorder = self.recorder
         with recorder.inside("ProfilerStep"):
             recorder.busy(kernels.GARBAGE, self.trouble.garbage_ns)
-            recorder.launch(kernels.OPTIMIZER, SMALL_NS)
+            recorder.launch(kernels.CLEAR, SMALL_NS)
+            self._refresh()
             if self.pipelined:
                 for microbatch in range(self.layout.microbatches):
                     self._load(microbatch)
@@ -134,7 +150,7 @@ class _Training:
         for nth, action in enumerate(planned):
             received = self._receive(action)
             with self.recorder.inside(f"PP:{action.stage}{LETTERS[action.kind]}{action.microbatch}", action):
-                self._act(action, reduces=giving[action.stage] == nth, after=received)
+                self._act(action, reduces=giving[action.stage] == nth, received=received)
             self._send(action)
 
     def _receive(self, action: Action) -> tuple[int, ...]:
@@ -162,9 +178,11 @@ class _Training:
 
     # One action ---------------------------------------------------------------------------------------------------
 
-    def _act(self, action: Action, *, reduces: bool, after: Sequence[int] = ()) -> None:
+    def _act(self, action: Action, *, reduces: bool, received: Sequence[int] = ()) -> None:
         self.recorder.microbatch = action.microbatch
-        self._after = tuple(after)
+        self._after = tuple(received)
+        if received and self.layout.tensor > 1 and not self.layout.sequence_parallel:
+            self._meet("all_gather")  # each tensor rank was sent its part
         if action.kind == FORWARD:
             self._forward(action.stage)
         else:
@@ -174,59 +192,71 @@ class _Training:
     def _forward(self, stage: int) -> None:
         count = self.layers[stage]
         if stage == 0:
+            self._gather_root(self.costs.embedding_parameters)
             self._compute((Piece(kernels.EMBEDDING, SMALL_NS),))
+            self._meet("reduce_scatter" if self.layout.sequence_parallel else "all_reduce")
         for layer in range(count):
             self.recorder.busy("", self.trouble.stall_ns)
+            self._await_weights(stage, layer)
             self._gather(stage, layer, ahead=layer + 1 if layer + 1 < count else None)
             for half in self.costs.forward:
                 self._half(half)
             self.recorder.hold(self.costs.activation_bytes)
             self._layer_done()
         if stage == self.last_stage:
+            self._gather_root(self.costs.output_parameters)
+            if self.layout.sequence_parallel:
+                self._meet("all_gather")
             self._compute(self.costs.output)
 
     def _backward(self, action: Action, *, reduces: bool) -> None:
-        whole, kind, stage = action.kind == BACKWARD, action.kind, action.stage
+        kind, stage = action.kind, action.stage
         weights = {BACKWARD: (False, True), BACKWARD_INPUT: (False,), BACKWARD_WEIGHT: (True,)}[kind]
+        meets, gives = kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT
         with self.recorder.autograd():
             if stage == self.last_stage:
-                self._compute(_only(self.costs.output_backward, weights))
-                if kind != BACKWARD_INPUT:
+                self._output_backward(weights, meets=meets)
+                if gives:
                     self._reduce(self.costs.output_parameters, now=False, reduces=reduces)
             for layer in reversed(range(self.layers[stage])):
                 self._gather(stage, layer, ahead=layer - 1 if layer else None)
-                if self.costs.recomputes and kind != BACKWARD_WEIGHT:
+                if self.costs.recomputes and meets:
                     for half in self.costs.forward:
                         self._half(half)
                 for half in self.costs.backward:
-                    self._half(_only(half, weights), meets=whole or kind == BACKWARD_INPUT)
-                if kind != BACKWARD_INPUT:
-                    self.recorder.hold(-self.costs.activation_bytes)
+                    self._half(_only(half, weights), meets=meets, backward=True)
                 self._layer_done()
-                if kind != BACKWARD_INPUT:
+                if gives:
+                    self.recorder.hold(-self.costs.activation_bytes)
                     self._reduce(self.costs.layer_parameters, now=layer == 0 and stage != 0, reduces=reduces)
-            if stage == 0 and kind != BACKWARD_INPUT:
+            if stage == 0 and gives:
                 self._reduce(self.costs.embedding_parameters, now=True, reduces=reduces)
 
-    def _half(self, half: Half, *, meets: bool = True) -> None:
+    def _output_backward(self, weights: Sequence[bool], *, meets: bool) -> None:
+        if self.layout.sequence_parallel and meets:
+            self._meet("all_gather")
+        self._compute(_only(self.costs.output_backward, weights))
+        if meets:
+            self._meet("reduce_scatter" if self.layout.sequence_parallel else "all_reduce")
+
+    def _half(self, half: Half, *, meets: bool = True, backward: bool = False) -> None:
         """Kernels between two points where tensor ranks meet."""
-        if self.layout.tensor == 1 or not meets:
+        if not meets or self.layout.tensor == 1:
             self._compute(half)
-            return
-        size = self.costs.hidden_bytes
-        if self.layout.sequence_parallel:
-            self._meet("all_gather", size)
+        elif self.layout.sequence_parallel:
+            for _ in range(2 if backward else 1):  # backward gathers the input once more, for the weights' gradient
+                self._meet("all_gather")
             self._compute(half)
-            self._meet("reduce_scatter", size)
+            self._meet("reduce_scatter")
         else:
             self._compute(half)
-            self._meet("all_reduce", size)
+            self._meet("all_reduce")
 
-    def _meet(self, op: str, size: int) -> None:
+    def _meet(self, op: str) -> None:
         """A collective of the tensor ranks on the critical path."""
-        made = self.recorder.tail(COMPUTE)
-        waits = (*self._after, made) if made >= 0 else self._after
-        self._after = (self.recorder.collective(TENSOR, "tensor", op, size, waits),)
+        if self.layout.tensor > 1:
+            made = self.recorder.tail(COMPUTE)
+            self._after = (self.recorder.collective("tensor", op, self.costs.hidden_bytes, (*self._after, made)),)
 
     def _compute(self, pieces: Half) -> None:
         for piece in pieces:
@@ -239,6 +269,28 @@ class _Training:
 
     # Data parallel ------------------------------------------------------------------------------------------------
 
+    def _refresh(self) -> None:
+        """ZeRO 1 and 2: the weights that the optimizer's shards made in the step before, a layer at a time."""
+        if self.layout.zero_stage not in (1, 2) or self.layout.data == 1:
+            return
+        made = (self.recorder.tail(COMPUTE),)
+        rest = self._parameters() - sum(self.layers.values()) * self.costs.layer_parameters
+        for stage in self.stages:
+            for layer in range(self.layers[stage]):
+                parameters = self.costs.layer_parameters + (rest if (stage, layer) == (self.stages[0], 0) else 0)
+                size = self.costs.weight_bytes(parameters)
+                self._fresh[stage, layer] = self.recorder.collective("data", "all_gather", size, made)
+
+    def _await_weights(self, stage: int, layer: int) -> None:
+        if (stage, layer) in self._fresh:
+            self._after = (*self._after, self._fresh.pop((stage, layer)))
+
+    def _gather_root(self, parameters: float) -> None:
+        """Sharded weights of the embedding or the output layer, once a micro-batch."""
+        if self.sharded:
+            size, before = self.costs.weight_bytes(parameters), (self.recorder.tail(COMPUTE),)
+            self._after = (*self._after, self.recorder.collective("data", "all_gather", size, before))
+
     def _gather(self, stage: int, layer: int, *, ahead: int | None) -> None:
         """Sharded weights: this layer's, unless gathered ahead, and the next one's; the layer waits for its own."""
         if not self.sharded:
@@ -247,39 +299,37 @@ class _Training:
         size = self.costs.weight_bytes(self.costs.layer_parameters)
         for wanted in (layer, ahead):
             if wanted is not None and (stage, wanted) not in self._gathered:
-                slot = self.recorder.collective(DATA, "data", "all_gather", size, before)
-                self._gathered[stage, wanted] = slot
+                self._gathered[stage, wanted] = self.recorder.collective("data", "all_gather", size, before)
         self._after = (*self._after, self._gathered.pop((stage, layer)))
 
     def _reduce(self, parameters: float, *, now: bool, reduces: bool) -> None:
         """Gradients of so many parameters are there: they fill a bucket, which is reduced when full, or now.
 
-        Sharded ones are reduced and scattered each time.
+        Sharded ones are reduced in each micro-batch (ZeRO 2 and 3), those of a sharded layer (ZeRO 3) at once.
         """
-        if self.layout.data == 1 or not (reduces or self.sharded):
+        if self.layout.data == 1 or not (reduces or self.layout.zero_stage >= 2):
             return
         self._bucket += parameters
         size = self.costs.gradient_bytes(self._bucket)
         if now or self.sharded or size >= self.job.bucket_mb * 1e6:
             op = "reduce_scatter" if self.layout.zero_stage else "all_reduce"
-            self.recorder.collective(DATA, "data", op, size, (self.recorder.tail(COMPUTE),))
+            self.recorder.collective("data", op, size, (self.recorder.tail(COMPUTE),))
             self._bucket = 0.0
 
     # The step's end -----------------------------------------------------------------------------------------------
 
     def _optimize(self) -> None:
         recorder, layout = self.recorder, self.layout
-        held = self._parameters()
-        shards = layout.shards if layout.zero_stage else 1
-        each = round(self.costs.optimizer_ns(held / shards) / OPTIMIZER_LAUNCHES)
-        reduced = tuple(recorder.tail(lane) for lane in (DATA, TENSOR) if recorder.tail(lane) >= 0)
+        if tied(self.job) and self.place in (0, layout.pipeline - 1):
+            made = (recorder.tail(COMPUTE),)
+            recorder.collective("embedding", "all_reduce", self.costs.tied_bytes, made)
+        held = self._parameters() / (layout.shards if layout.zero_stage else 1)
+        each = round(self.costs.optimizer_ns(held) / OPTIMIZER_LAUNCHES)
+        lanes = [recorder.lane(axis) for axis in ("data", "embedding")]
+        reduced = tuple(recorder.tail(lane) for lane in lanes if recorder.tail(lane) >= 0)
         with recorder.inside(kernels.OPTIMIZER_STEP):
             for nth in range(OPTIMIZER_LAUNCHES):
                 recorder.launch(kernels.OPTIMIZER, each, reduced if nth == 0 else ())
-        if layout.zero_stage in (1, 2) and layout.data > 1:
-            made = (recorder.tail(COMPUTE),)
-            slot = recorder.collective(DATA, "data", "all_gather", self.costs.weight_bytes(held), made)
-            recorder.launch(kernels.OPTIMIZER, SMALL_NS, (slot,))
         if self.job.host.sync_each_step:
             copied = recorder.launch(kernels.TO_HOST, 1_500, size=4)
             recorder.sync(kernels.STREAM_SYNC, (copied,))
