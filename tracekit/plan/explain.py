@@ -73,7 +73,7 @@ def _against(plans: Plans, name: str, called: str) -> str | None:
     chosen = plans.chosen
     value = getattr(chosen.layout, name)
     other = next((plan for plan in plans.best if getattr(plan.layout, name) != value), None)
-    neutral = value in (1, 0, "none")
+    neutral = value == _off(name)
     if other is None:
         least = plans.least_memory_with(**{name: _off(name)})
         if neutral or least is None:
