@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -27,5 +28,5 @@ def test_the_same_batch_on_more_gpus_gains_less_and_less():
     assert (points[0].plan, points[0].speedup) == (None, None)
     assert points[1].speedup == 1
     shares = [point.speedup / (point.gpus / 8) for point in points[1:]]
-    assert all(1.001 >= earlier >= later for earlier, later in zip(shares, shares[1:], strict=False))
+    assert all(1.001 >= earlier >= later for earlier, later in pairwise(shares))
     assert shares[-1] < 0.95

@@ -57,6 +57,9 @@ def plan(
     expert: Annotated[int, typer.Option("--expert")] = 0,
     zero: Annotated[int, typer.Option("--zero", help="ZeRO stage, 0 to 3.")] = -1,
     micro_batch: Annotated[int, typer.Option("--micro-batch")] = 0,
+    microbatches: Annotated[int, typer.Option("--microbatches", help="Micro-batches a step.")] = 0,
+    schedule: Annotated[str, typer.Option("--schedule", help="Only this one; see --schedules.")] = "",
+    stages: Annotated[int, typer.Option("--stages", help="Stages per rank.")] = 0,
     checkpointing: Annotated[str, typer.Option("--checkpointing", help="none, selective or full.")] = "",
     storage: Annotated[str, typer.Option("--storage", metavar="100GB/s", help="Of checkpoints, for the job.")] = "",
     verify: Annotated[str, typer.Option("--verify", metavar="RUN", help="Set the plan beside a run's traces.")] = "",
@@ -69,6 +72,7 @@ def plan(
     check_writable(json)
     fixed = _fixed(
         tensor=tensor, pipeline=pipeline, data=data, context=context, expert=expert, micro_batch=micro_batch,
+        microbatches=microbatches, stages_per_rank=stages, schedule=schedule,
         zero_stage=zero if zero >= 0 else None, checkpointing=checkpointing,
     )  # fmt: skip
 
@@ -92,15 +96,14 @@ def plan(
     if not model or gpus < 1:
         raise WrongUse("tracekit plan takes a model and --gpus, as in: tracekit plan llama-7b --gpus 8")
     shape = _model(model, sequence)
-    request = _request(shape, chosen_cluster(gpus), batch, precision, trainable, unfused, schedules, fixed)
+    request = _request(shape, chosen_cluster(gpus), batch, precision, trainable, unfused, schedules or schedule, fixed)
     bandwidth = number(storage, "--storage") if storage else 0.0
     _show(request, model, cluster, bandwidth, json)
 
 
-def _fixed(**given: object) -> tuple[tuple[str, object], ...]:
-    return tuple((name, value) for name, value in given.items() if value is not None and value not in ("",) and not (
-        isinstance(value, int) and not isinstance(value, bool) and value == 0 and name != "zero_stage"
-    ))  # fmt: skip
+def _fixed(**given: int | str | None) -> tuple[tuple[str, object], ...]:
+    """The layout's fields that were given: 0 and nothing mean open, but ZeRO's 0."""
+    return tuple((name, value) for name, value in given.items() if value or (name == "zero_stage" and value == 0))
 
 
 def _model(text: str, sequence: int) -> Transformer:
