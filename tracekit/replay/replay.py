@@ -13,7 +13,7 @@ all but it is ideal.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,13 +27,14 @@ from tracekit.replay import unseen
 from tracekit.replay.graph import Graph, Scenario, graph_of
 from tracekit.replay.joined import joined
 from tracekit.replay.pace import IDEAL, MEASURED, NO_HOST, Pace, pace_of
-from tracekit.replay.segments import DONE, NO_NODE, READY, Stretches, edges, first_look
+from tracekit.replay.segments import DONE, NO_NODE, READY, UNEXPLAINED, Stretches, edges, first_look
 from tracekit.replay.work import CLASSES, HOST
 
 TRUSTED_FRAC = 0.05
 """Above this `error_frac` a replay is not to be trusted; the study leaves out jobs beyond the same bound."""
 
 Weights = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
 NO_PLACES = pd.DataFrame(columns=["rank", "axis", "group", "place", "size"])
 
 
@@ -50,7 +51,7 @@ class Replay:
     data_of: Mapping[int, int]
     stretches: Stretches
     counted: npt.NDArray[np.bool_]
-    asked: dict[str, Weights] = field(default_factory=dict, repr=False)
+    unexplained_ns: Codes
 
     @property
     def step_numbers(self) -> list[int]:
@@ -166,12 +167,14 @@ def replay_of(asked: Asked, window: int | None = None) -> Replay:
     rows = run.map(partial(edges, stretches=stretches, pace=pace, met=met))
     graph = graph_of(_nodes(rows, ranks), calls, stretches)
     counted = complete.reindex(graph.steps).to_numpy(bool)
-    return Replay(run, graph, pace, ranks, kinds, stage_of, data_of, stretches, counted)
+    late = seen[seen["kind"] == UNEXPLAINED].groupby("rank")["length_ns"].sum()
+    late = late.reindex(ranks, fill_value=0).to_numpy(np.int64)
+    return Replay(run, graph, pace, ranks, kinds, stage_of, data_of, stretches, counted, late)
 
 
 def _nodes(rows: pd.DataFrame, ranks: tuple[int, ...]) -> pd.DataFrame:
     """The rows that are edges, with the place of their rank."""
-    rows = rows[rows["kind"] != NO_NODE]
+    rows = rows[rows["kind"] >= 0]
     nth = np.searchsorted(np.array(ranks), rows["rank"].to_numpy())
     return rows.drop(columns=["rank", "window"], errors="ignore").assign(nth_rank=nth)
 
@@ -200,8 +203,6 @@ def _of_window(run: Run, window: int | None) -> Run:
     """The run with one window of its ranks."""
     if not run.several_windows:
         return run
-    from dataclasses import replace
-
     chosen = int(run.ranks["window"].min()) if window is None else window
     tables = {
         name: table[table["window"] == chosen].reset_index(drop=True)

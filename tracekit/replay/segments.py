@@ -35,7 +35,7 @@ from tracekit.replay.work import CLASSES, Codes, Flags, RankWork, Times, Work, r
 KEPT_NS = 20_000
 """A delay that nothing explains is kept in a replay up to this; the rest is left out, and shows as its error."""
 NEVER = -np.inf
-SOURCE, NO_NODE = -1, -2
+SOURCE, NO_NODE, UNEXPLAINED = -1, -2, -3
 SEGMENT, READY, DONE, STOP, STEP_END, MEETING, UNSEEN = range(7)
 """Kinds of nodes: a segment's end, a call ready, a call's end, the host going on; and of the job, a step's end, a call's
 last arrival, and that of ranks that met unseen."""
@@ -123,9 +123,10 @@ def look_at(one: RankTables, base_ns: int, met: pd.DataFrame | None = None) -> R
 
 
 def first_look(one: RankTables, stretches: Stretches) -> pd.DataFrame:
-    """The rank's edges as measured, and below them its instances with their lengths (rows without a `kind`).
+    """The rank's edges as measured, and below them its instances with their lengths and how late work begins for no
+    reason that is seen.
 
-    Instances are told by `step`, `what` and `length_ns`.
+    Instances are rows of kind `NO_NODE` with `step`, `what` and `length_ns`; the last row is of kind `UNEXPLAINED`.
     """
     if one.steps.empty:
         return _table([], 1).assign(length_ns=0)
@@ -133,7 +134,8 @@ def first_look(one: RankTables, stretches: Stretches) -> pd.DataFrame:
     kinds = rank.told.instances
     measured = np.ones((len(kinds.cls) + 1, 1))
     lengths = pd.DataFrame({"step": kinds.step, "what": kinds.cls, "length_ns": rank.totals})
-    return pd.concat([_Cut(rank, stretches, measured, NOBODY).table(), lengths.assign(kind=NO_NODE)], ignore_index=True)
+    late = pd.DataFrame({"kind": [UNEXPLAINED], "length_ns": [np.maximum(rank.unexplained, 0).sum()]})
+    return pd.concat([_Cut(rank, stretches, measured, NOBODY).table(), lengths.assign(kind=NO_NODE), late], ignore_index=True)
 
 
 def edges(one: RankTables, stretches: Stretches, pace: Pace, met: pd.DataFrame) -> pd.DataFrame:
