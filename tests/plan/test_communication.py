@@ -41,6 +41,8 @@ def test_with_accumulation_zero_0_and_1_communicate_once_and_the_others_per_micr
 def test_tensor_parallel_all_reduces_four_times_a_layer_and_once_each_for_embedding_and_output():
     layout = Layout(tensor=8, microbatches=3)
     assert count(layout, "tensor") == {"all_reduce": 3 * (4 * 96 + 2)}
+    whole = Layout(tensor=8, microbatches=3, split_vocabulary=False)
+    assert count(whole, "tensor") == {"all_reduce": 3 * 4 * 96}
     full = Layout(tensor=8, microbatches=3, checkpointing="full")
     assert count(full, "tensor") == {"all_reduce": 3 * (6 * 96 + 2)}
     assert sent(layout, "tensor") == pytest.approx(3 * 386 * 2 * 7 / 8 * ACTIVATIONS)

@@ -30,7 +30,7 @@ def test_models_that_are_none(text, said):
 def test_data_parallel_run():
     run = described_run(DATA / "ddp" / "run.json")
     assert run.model.parameters == 271_744  # as the run counted its own
-    assert run.layout == Layout(data=2, micro_batch=8, fused_attention=True)
+    assert run.layout == Layout(data=2, micro_batch=8, fused_attention=True, split_vocabulary=False)
     assert (run.cluster.flops, run.cluster.gpus) == (2e9, 2)
     # 16 bytes for each parameter in 32 bits with Adam, and a step count for each of its arrays.
     assert run.state_bytes == pytest.approx(16 * 271_744, rel=1e-4)
@@ -38,7 +38,7 @@ def test_data_parallel_run():
 
 def test_pipeline_run():
     run = described_run(DATA / "pipeline" / "run.json")
-    assert run.layout == Layout(pipeline=2, micro_batch=8, microbatches=4, fused_attention=True)
+    assert run.layout == Layout(pipeline=2, micro_batch=8, microbatches=4, fused_attention=True, split_vocabulary=False)
     assert run.model.parameters == 408_064
 
 
@@ -80,5 +80,5 @@ def test_where_the_file_lies(tmp_path):
 def test_other_files_are_none(tmp_path, text):
     path = tmp_path / "run.json"
     path.write_text(text)
-    with pytest.raises(Unreadable, match="not a run.json"):
+    with pytest.raises(Unreadable, match="not a run"):
         described_run(path)

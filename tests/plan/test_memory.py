@@ -101,3 +101,8 @@ def test_zero_3_holds_layers_that_are_gathered():
     memory = memory_at(GPT3, Layout(data=64, zero_stage=3))
     assert memory.weights == pytest.approx(2 * GPT3.parameters / 64)
     assert memory.gathered == pytest.approx(6 * GPT3.layer_parameters)
+
+
+def test_embeddings_that_are_not_split_stay_whole():
+    split, whole = (held(GPT3, Layout(tensor=8, split_vocabulary=flag)).dense for flag in (True, False))
+    assert whole - split == pytest.approx(7 / 8 * GPT3.embedding_parameters)

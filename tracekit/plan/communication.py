@@ -120,8 +120,8 @@ def _tensor(model: Transformer, layout: Layout, precision: Precision, place: int
     layers = layers_of_rank(model, layout) * layout.microbatches
     again = 2 if layout.checkpointing == "full" else 0
     # The embedding adds its parts up in forward, the output layer the gradients of its input in backward.
-    first = layout.microbatches if place == 0 else 0
-    last = layout.microbatches if place == output_place(layout) else 0
+    ends = layout.microbatches if layout.split_vocabulary else 0
+    first, last = ends if place == 0 else 0, ends if place == output_place(layout) else 0
     if not layout.sequence_parallel:
         yield Calls(TENSOR, TENSOR, "all_reduce", layout.tensor, size, 2 * layers + first, FORWARD)
         yield Calls(TENSOR, TENSOR, "all_reduce", layout.tensor, size, (2 + again) * layers + last, BACKWARD)

@@ -90,8 +90,8 @@ def scores(model: Transformer, layout: Layout, size: int) -> Work:
 def output_forward(model: Transformer, layout: Layout, size: int = 2) -> Work:
     """The output layer's forward of one micro-batch: logits written, and read and written once at 32 bits."""
     count = tokens(model, layout)
-    moved = count * model.vocabulary * (size + 8) / layout.tensor
-    return Work(model.output_flops(count) / layout.tensor, moved)
+    moved = count * model.vocabulary * (size + 8) / layout.vocabulary_parts
+    return Work(model.output_flops(count) / layout.vocabulary_parts, moved)
 
 
 def stage_forward(model: Transformer, layout: Layout, place: int = 0, size: int = 2) -> Work:

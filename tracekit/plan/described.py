@@ -73,8 +73,9 @@ def described_run(path: Path) -> Described:
     """What a run.json of a reference workload says; Unreadable where it is none.
 
     These models have separate matrices without biases in attention, an output layer of their own, no dropout, and
-    attention that never stores its scores; they train in 32 bits with AdamW. The emulated device takes its stated time
-    for products alone; other devices are taken to be as quick as it until told.
+    attention that never stores its scores; embedding and output layer are not split; they train in 32 bits with AdamW.
+    The emulated device takes its stated time for products alone; other devices are taken to be as quick as it is by
+    default, until told.
     """
     try:
         facts = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -108,6 +109,7 @@ def _layout(facts: Mapping[str, Any], batch: Mapping[str, int]) -> Layout:
         checkpointing="full" if facts.get("activation_checkpointing") else "none",
         sequence_parallel=bool(told.get("sequence_parallel")),
         fused_attention=True,
+        split_vocabulary=False,
     )
 
 

@@ -41,7 +41,8 @@ class Layout:
     accumulation). `zero_stage`: 0 replicates all states over `data` × `context`, 1 shards the optimizer's, 2 also
     gradients, 3 also parameters (FSDP). `stages_per_rank` and `schedule` are the pipeline's. `checkpointing` of
     activations: none, selective (attention's scores are computed again), full (all but each layer's input).
-    `fused_attention` (FlashAttention) never stores the scores.
+    `fused_attention` (FlashAttention) never stores the scores. `split_vocabulary`: tensor parallelism splits embedding
+    and output layer as well.
     """
 
     data: int = 1
@@ -57,6 +58,7 @@ class Layout:
     checkpointing: Checkpointing = "none"
     sequence_parallel: bool = False
     fused_attention: bool = False
+    split_vocabulary: bool = True
 
     def __post_init__(self) -> None:
         for name in ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "microbatches"):
@@ -97,6 +99,11 @@ class Layout:
     def batch(self) -> int:
         """Samples per step, of all ranks."""
         return self.data * self.micro_batch * self.microbatches
+
+    @property
+    def vocabulary_parts(self) -> int:
+        """Into how many parts embedding and output layer are split."""
+        return self.tensor if self.split_vocabulary else 1
 
     @property
     def shards(self) -> int:

@@ -143,11 +143,11 @@ def held(model: Transformer, layout: Layout, place: int = 0) -> Held:
     layer, layers = layer_held(model, layout), layers_of_rank(model, layout)
     dense = layers * layer.dense
     if place == 0:
-        dense += model.embedding_parameters / layout.tensor
+        dense += model.embedding_parameters / layout.vocabulary_parts
     if place == output_place(layout):
         copied = model.hidden * model.vocabulary if model.tied and place != 0 else 0
         matrices = model.output_parameters - model.norm_parameters + copied
-        dense += model.norm_parameters + matrices / layout.tensor
+        dense += model.norm_parameters + matrices / layout.vocabulary_parts
     return Held(dense, layers * layer.experts)
 
 
@@ -212,7 +212,7 @@ def in_flight(layout: Layout, place: int = 0) -> int:
 def _output_bytes(model: Transformer, layout: Layout, size: int) -> float:
     """Inputs of the last norm and of the output layer, and the logits at 32 bits (Korthikanti et al. 2022, 4.3)."""
     tokens = layout.micro_batch * model.sequence / layout.context
-    return tokens * (2 * size * model.hidden + LOGIT_BYTES * model.vocabulary) / layout.tensor
+    return tokens * (2 * size * model.hidden + LOGIT_BYTES * model.vocabulary) / layout.vocabulary_parts
 
 
 # All of it ------------------------------------------------------------------------------------------------------------

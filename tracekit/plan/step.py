@@ -61,6 +61,7 @@ class Prediction:
     model: Transformer
     layout: Layout
     cluster: Cluster
+    precision: Precision
     memory: Memory
     compute: float
     exposed: Mapping[str, float]
@@ -133,6 +134,7 @@ def predict(
         model,
         layout,
         cluster,
+        precision,
         peak(model, layout, precision, trainable=trainable),
         layout.microbatches * (slowest.forward + slowest.backward),
         exposed,

@@ -11,7 +11,7 @@ from tracekit import axes
 from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
 from tracekit.plan import pipeline
-from tracekit.plan.communication import CONTEXT, PIPELINE
+from tracekit.plan.communication import CONTEXT, PIPELINE, calls
 from tracekit.plan.layout import Layout
 from tracekit.plan.step import Prediction
 from tracekit.report.account import in_complete_steps
@@ -66,10 +66,7 @@ def _mean(analysis: Analysis, column: str) -> float:
 
 
 def _volumes(plan: Prediction, analysis: Analysis) -> Iterator[Row]:
-    planned: dict[str, float] = {}
-    for call in plan.traffic:
-        name = _named(plan.layout, call.group, call.op)
-        planned[name] = planned.get(name, 0.0) + call.sent_bytes
+    planned = _planned_volumes(plan)
     try:
         measured = _measured_volumes(plan.layout, analysis)
     except NotMeasured as absent:
@@ -80,6 +77,18 @@ def _volumes(plan: Prediction, analysis: Analysis) -> Iterator[Row]:
         sent = measured.get(axis)
         why = "" if sent is not None else "the run has no such call, or does not tell its size"
         yield Row(f"sent along {axis}", "B", planned.get(axis, 0.0), sent, why)
+
+
+def _planned_volumes(plan: Prediction) -> dict[str, float]:
+    """Bytes that the rank with most sends along each axis: at either end of a pipeline, or between."""
+    most: dict[str, float] = {}
+    for place in {0, min(1, plan.layout.pipeline - 1), plan.layout.pipeline - 1}:
+        of_place: dict[str, float] = {}
+        for call in calls(plan.model, plan.layout, plan.precision, place):
+            name = _named(plan.layout, call.group, call.op)
+            of_place[name] = of_place.get(name, 0.0) + call.sent_bytes
+        most |= {name: max(size, most.get(name, 0.0)) for name, size in of_place.items()}
+    return most
 
 
 def _measured_volumes(layout: Layout, analysis: Analysis) -> dict[str, float]:
@@ -111,16 +120,20 @@ def _named(layout: Layout, group: str, op: str) -> str:
 
 
 def _exposed(plan: Prediction, analysis: Analysis) -> Iterator[Row]:
+    """By axis. In a trace a receive that waits is exposed communication, so the bubble counts as the pipeline's."""
+    planned = dict(plan.exposed)
+    if plan.bubble:
+        planned[PIPELINE] = planned.get(PIPELINE, 0.0) + plan.bubble
     try:
         rows = in_complete_steps(analysis["exposed"], analysis.run)
     except NotMeasured as why:
-        for axis, seconds in sorted(plan.exposed.items()):
+        for axis, seconds in sorted(planned.items()):
             yield Row(f"exposed {axis}", "s", seconds, None, str(why))
         return
     measured = rows.groupby(["axis", "rank"])["exposed_ns"].mean().groupby("axis").mean() / 1e9
-    for axis in sorted({*plan.exposed, *measured.index}):
+    for axis in sorted({*planned, *measured.index}):
         value = float(measured[axis]) if axis in measured.index else None
-        yield Row(f"exposed {axis}", "s", plan.exposed.get(axis, 0.0), value, "" if value is not None else "no call")
+        yield Row(f"exposed {axis}", "s", planned.get(axis, 0.0), value, "" if value is not None else "no call")
 
 
 def _bubble(plan: Prediction, analysis: Analysis) -> Row:
