@@ -47,7 +47,7 @@ def test_json_has_what_the_screen_has(capsys):
     parts = chosen["compute_seconds"] + chosen["bubble_seconds"] + chosen["optimizer_seconds"]
     assert parts + sum(chosen["exposed_seconds"].values()) == pytest.approx(chosen["seconds"])
     assert chosen["memory_bytes"]["total"] <= 0.9 * 80e9
-    assert [point["gpus"] for point in told["scaling"]] == [1, 2, 4, 8, 16]
+    assert [point["gpus"] for point in told["scaling"]] == [1, 4, 8, 16]
 
 
 def test_plain_numbers_instead_of_presets(capsys):

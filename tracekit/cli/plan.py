@@ -167,7 +167,8 @@ def _show(request: Request, model: str, cluster: str, storage: float, json: str)
 
     found = plans(request)
     gpus = request.cluster.gpus
-    points = scaling(request, sorted({max(1, gpus // 8), max(1, gpus // 4), max(1, gpus // 2), gpus, 2 * gpus}))
+    counts = sorted({max(1, gpus // 8), max(1, gpus // 2), gpus, 2 * gpus})
+    points = scaling(request, counts, [found.chosen])
     nodes = max(1, gpus // request.cluster.gpus_per_node)
     operating = Operating(storage or STORAGE_PER_NODE * nodes)
     if json != STDOUT:

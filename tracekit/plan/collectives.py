@@ -42,6 +42,7 @@ ONCE_AROUND = ("all_gather", "reduce_scatter", "all_to_all")
 FROM_ONE = ("broadcast", "reduce")
 BY_ROOT = ("gather", "scatter")
 BETWEEN_TWO = ("send", "recv", "sendrecv")
+OPERATIONS = frozenset((*TWICE_AROUND, *ONCE_AROUND, *FROM_ONE, *BY_ROOT, *BETWEEN_TWO, "barrier"))
 RING, TREE = "ring", "tree"
 ALGORITHMS = (RING, TREE)
 
@@ -62,14 +63,15 @@ def sent_bytes(op: str, ranks: int, size_bytes: int) -> float | None:
     over one link. A sender sends the array, a receiver nothing.
     """
     once_bytes = (ranks - 1) / ranks * size_bytes
-    factors = {
-        "all_reduce": 2 * once_bytes,
-        **dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"), once_bytes),
-        **dict.fromkeys(("gather", "scatter"), once_bytes / ranks),
-        **dict.fromkeys(("send", "sendrecv"), float(size_bytes)),
-        **dict.fromkeys(("recv", "barrier"), 0.0),
-    }
-    return factors.get(op)
+    if op in TWICE_AROUND:
+        return 2 * once_bytes
+    if op in ONCE_AROUND or op in FROM_ONE:
+        return once_bytes
+    if op in BY_ROOT:
+        return once_bytes / ranks
+    if op in ("send", "sendrecv"):
+        return float(size_bytes)
+    return 0.0 if op in ("recv", "barrier") else None
 
 
 def steps(op: str, ranks: int, algorithm: str = RING) -> int:
@@ -164,7 +166,7 @@ def _time(told: tuple[str, float]) -> float:
 
 
 def _check(op: str, ranks: int, algorithm: str) -> None:
-    if sent_bytes(op, 2, 0) is None:
+    if op not in OPERATIONS:
         raise WrongUse(f"no collective is named {op!r}")
     if algorithm not in ALGORITHMS:
         raise WrongUse(f"no algorithm is named {algorithm!r}; there are {', '.join(ALGORITHMS)}")

@@ -38,9 +38,16 @@ class Point:
     speedup: float | None
 
 
-def scaling(request: Request, counts: Sequence[int]) -> list[Point]:
-    """The best plan for each number of GPUs, for the request's batch; speed-up against the smallest that fits."""
-    told = [(gpus, _best(replace(request, cluster=replace(request.cluster, gpus=gpus)))) for gpus in counts]
+def scaling(request: Request, counts: Sequence[int], known: Sequence[Prediction] = ()) -> list[Point]:
+    """The best plan for each number of GPUs, for the request's batch; speed-up against the smallest that fits.
+
+    `known` are best plans that have been made for this request on other numbers of GPUs.
+    """
+    made = {plan.cluster.gpus: plan for plan in known}
+    told = [
+        (gpus, made.get(gpus) or _best(replace(request, cluster=replace(request.cluster, gpus=gpus))))
+        for gpus in counts
+    ]
     base = next((plan.seconds for _, plan in told if plan), None)
     return [Point(gpus, plan, base / plan.seconds if plan and base else None) for gpus, plan in told]
 

@@ -32,7 +32,6 @@ from tracekit.plan.communication import (
     Calls,
     calls,
     link_for,
-    link_of,
 )
 from tracekit.plan.compute import (
     layer_backward,
@@ -124,8 +123,8 @@ def predict(
     common = slowest if early is None else early
     exposed = {axis: layout.microbatches * value for axis, value in slowest.exposed.items() if value}
     bubble = _ramp(layout, common)
-    if PIPELINE in slowest.axes or layout.pipeline > 1:
-        exposed[PIPELINE] = exposed.get(PIPELINE, 0.0) + _hops(model, layout, cluster, precision)
+    if layout.pipeline > 1:
+        exposed[PIPELINE] = exposed.get(PIPELINE, 0.0) + _hops(layout, common)
     data = max(_data(slowest, layout, overlapped), _data(common, layout, overlapped))
     if data:
         exposed[DATA] = exposed.get(DATA, 0.0) + data
@@ -159,10 +158,6 @@ class _Rank:
     @property
     def per_microbatch(self) -> float:
         return self.forward + self.backward + sum(self.exposed.values())
-
-    @property
-    def axes(self) -> set[str]:
-        return {call.axis for call in self.calls}
 
 
 def _rank(
@@ -205,12 +200,11 @@ def _ramp(layout: Layout, common: _Rank) -> float:
     return others / (schedules.WAITS_PER_MICROBATCH[layout.schedule] * layout.stages_per_rank)
 
 
-def _hops(model: Transformer, layout: Layout, cluster: Cluster, precision: Precision) -> float:
-    """Sends of the ramp: down the ranks and up again, each waited for."""
-    whole = [call for call in calls(model, layout, precision, 0) if call.axis == PIPELINE and call.phase != STEP]
-    one = sum(call.seconds(link_for(call, layout, cluster)) / call.count for call in whole if call.count)
-    tied = [call for call in calls(model, layout, precision, 0) if call.axis == PIPELINE and call.phase == STEP]
-    once = sum(call.seconds(link_of(PIPELINE, layout, cluster)) for call in tied)
+def _hops(layout: Layout, first: _Rank) -> float:
+    """Sends of the ramp: down the ranks and up again, each waited for; and the sum of tied embeddings, once a step."""
+    sends = {call: seconds for call, seconds in first.took.items() if call.axis == PIPELINE}
+    one = sum(seconds / call.count for call, seconds in sends.items() if call.phase != STEP)
+    once = sum(seconds for call, seconds in sends.items() if call.phase == STEP)
     return (layout.pipeline - 1) * one + once
 
 
