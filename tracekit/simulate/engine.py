@@ -319,8 +319,8 @@ class _Engine:
         begin = max(start for _, _, start in arrived)
         ranks = [rank for rank, _, _ in arrived]
         length = self.length_ns(group, call, ranks, step)
-        stage, direction = call.channel
-        drawn = (group.number, stage + 1, len(direction), number)
+        source, destination = call.channel
+        drawn = (group.number, source + 1, destination + 1, number)
         if self.job.noise.transfer:
             length = max(
                 1, round(length * float(_noisy(self.job, 1, self.job.noise.transfer, TRANSFER_NOISE, *drawn)[0]))

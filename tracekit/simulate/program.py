@@ -17,7 +17,7 @@ from tracekit.simulate.kernels import COMPUTE as COMPUTE_KIND
 from tracekit.simulate.kernels import Kernel
 
 COMPUTE, TENSOR, DATA = 0, 1, 2
-"""Lanes that each rank has; others follow, such as one for each direction of each boundary of stages."""
+"""Lanes that each rank has; others follow: one to and one from each rank with which it exchanges arrays."""
 NO_MICROBATCH = -1
 
 
@@ -38,7 +38,7 @@ class Launch:
 class Call:
     """A collective over the rank's group of an axis, or a send or receive to or from a place of its pipeline.
 
-    `bytes` is the whole array. `channel` is what both ends of a send call it.
+    `bytes` is the whole array. `channel` is from where to where in the pipeline, which both ends of a send name alike.
     """
 
     slot: int
@@ -48,7 +48,7 @@ class Call:
     bytes: int
     after: tuple[int, ...]
     peer: int = -1
-    channel: tuple[int, str] = (-1, "")
+    channel: tuple[int, int] = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Recorder:
     late_ns: int = 0
     _done: list[Instruction] = field(default_factory=list)
     _autograd: list[bool] = field(default_factory=list)
-    _lanes: dict[tuple[int, str], int] = field(default_factory=dict)
+    _lanes: dict[object, int] = field(default_factory=dict)
     _tails: dict[int, int] = field(default_factory=dict)
     _slots: int = 0
     _backward: bool = False
@@ -154,7 +154,7 @@ class Recorder:
             self._unheeded.add(lane)
         return self._slot(Call(self._slots, lane, axis, op, size, tuple(after)), lane)
 
-    def transfer(self, op: str, peer: int, channel: tuple[int, str], size: int, after: Sequence[int] = ()) -> int:
+    def transfer(self, op: str, peer: int, channel: tuple[int, int], size: int, after: Sequence[int] = ()) -> int:
         """A send to, or receive from, a place of the pipeline; its slot."""
         self._come_late()
         lane = self._lane(channel)
@@ -162,9 +162,9 @@ class Recorder:
 
     def lane(self, axis: str) -> int:
         """The lane of an axis's collectives."""
-        return {"tensor": TENSOR, "data": DATA}.get(axis) or self._lane((-1, axis))
+        return {"tensor": TENSOR, "data": DATA}.get(axis) or self._lane(axis)
 
-    def _lane(self, key: tuple[int, str]) -> int:
+    def _lane(self, key: object) -> int:
         return self._lanes.setdefault(key, DATA + 1 + len(self._lanes))
 
     def tail(self, lane: int) -> int:

@@ -7,8 +7,9 @@
   gradients are reduced and scattered after its backward.
 - Tensor parallel: a collective after each half of a layer (with sequence parallel before it too), which the next kernel
   waits for.
-- Pipeline: actions in the schedule's order; a receive is posted before its action, a send follows it. Each tensor rank
-  sends its part; the first and last stage add up the gradients of tied embeddings.
+- Pipeline: actions in the schedule's order; a receive is posted before its action, a send follows it; between two
+  ranks both ends keep one order, as NCCL needs it. Each tensor rank sends its part; the first and last stage add up
+  the gradients of tied embeddings.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from tracekit.simulate.program import COMPUTE, NO_MICROBATCH, Program, Recorder
 MS = 1_000_000
 LETTERS = {FORWARD: "F", BACKWARD: "B", BACKWARD_INPUT: "I", BACKWARD_WEIGHT: "W"}
 OPTIMIZER_LAUNCHES = 4
+
+Message = tuple[bool, int, int]
+"""Whether it goes forward, for which stage, of which micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,8 @@ class _Training:
         self._after: tuple[int, ...] = ()
         self._gathered: dict[tuple[int, int], int] = {}
         self._fresh: dict[tuple[int, int], int] = {}
+        self._coming: dict[int, list[Message]] = {}
+        self._received: dict[Message, int] = {}
 
     @property
     def pipelined(self) -> bool:
@@ -145,30 +151,42 @@ class _Training:
     def _schedule(self) -> None:
         """The pipeline's actions in the schedule's order; gradients are reduced with a stage's last one."""
         layout = self.layout
-        planned = orders(layout.schedule, layout.pipeline, layout.microbatches, layout.stages_per_rank)[self.place]
-        giving = {action.stage: nth for nth, action in enumerate(planned) if action.kind in (BACKWARD, BACKWARD_WEIGHT)}
-        for nth, action in enumerate(planned):
+        planned = orders(layout.schedule, layout.pipeline, layout.microbatches, layout.stages_per_rank)
+        self._coming = {place: list(self._sent(planned[place], place, self.place)) for place in range(layout.pipeline)}
+        mine = planned[self.place]
+        giving = {action.stage: nth for nth, action in enumerate(mine) if action.kind in (BACKWARD, BACKWARD_WEIGHT)}
+        for nth, action in enumerate(mine):
             received = self._receive(action)
             with self.recorder.inside(f"PP:{action.stage}{LETTERS[action.kind]}{action.microbatch}", action):
                 self._act(action, reduces=giving[action.stage] == nth, received=received)
             self._send(action)
 
+    def _sent(self, order: Sequence[Action], source: int, destination: int) -> Iterator[Message]:
+        """What one place of the pipeline sends to another, in its order."""
+        if source != destination:
+            for action in order:
+                to = _next_stage(action)
+                if to is not None and 0 <= to <= self.last_stage and self._place_of(to) == destination:
+                    yield action.kind == FORWARD, to, action.microbatch
+
     def _receive(self, action: Action) -> tuple[int, ...]:
+        """Receives are posted in the order in which the other end sends, up to the one that the action needs."""
         forward = action.kind == FORWARD
         other = action.stage - 1 if forward else action.stage + 1
         if action.kind == BACKWARD_WEIGHT or not self._elsewhere(other):
             return ()
-        channel = (min(other, action.stage), "forward" if forward else "backward")
-        return (self.recorder.transfer("recv", self._place_of(other), channel, self.costs.boundary_bytes),)
+        needed, source = (forward, action.stage, action.microbatch), self._place_of(other)
+        while needed not in self._received:
+            message = self._coming[source].pop(0)
+            channel = (source, self.place)
+            self._received[message] = self.recorder.transfer("recv", source, channel, self.costs.boundary_bytes)
+        return (self._received.pop(needed),)
 
     def _send(self, action: Action) -> None:
-        forward = action.kind == FORWARD
-        other = action.stage + 1 if forward else action.stage - 1
-        if action.kind == BACKWARD_WEIGHT or not self._elsewhere(other):
-            return
-        channel = (min(other, action.stage), "forward" if forward else "backward")
-        made = (self.recorder.tail(COMPUTE),)
-        self.recorder.transfer("send", self._place_of(other), channel, self.costs.boundary_bytes, made)
+        to = _next_stage(action)
+        if to is not None and self._elsewhere(to):
+            place, made = self._place_of(to), (self.recorder.tail(COMPUTE),)
+            self.recorder.transfer("send", place, (self.place, place), self.costs.boundary_bytes, made)
 
     def _elsewhere(self, stage: int) -> bool:
         return 0 <= stage <= self.last_stage and stage not in self.stages
@@ -338,6 +356,13 @@ class _Training:
         layers = sum(self.layers.values()) * self.costs.layer_parameters
         first = self.costs.embedding_parameters if 0 in self.stages else 0
         return layers + first + (self.costs.output_parameters if self.last_stage in self.stages else 0)
+
+
+def _next_stage(action: Action) -> int | None:
+    """The stage that needs what the action gives."""
+    if action.kind == FORWARD:
+        return action.stage + 1
+    return None if action.kind == BACKWARD_WEIGHT else action.stage - 1
 
 
 def _only(half: Half, weights: Sequence[bool]) -> Half:
