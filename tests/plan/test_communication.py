@@ -117,3 +117,10 @@ def test_an_all_to_all_across_nodes_has_one_adapter_per_rank():
     layout = Layout(data=8, expert=8)
     [call] = {c for c in calls(model, layout, MIXED) if c.axis == "expert" and c.phase == "forward"}
     assert link_for(call, layout, CLUSTER) == CLUSTER.between
+
+
+def test_without_no_sync_gradients_are_reduced_after_each_micro_batch():
+    once, each = (Layout(data=2, microbatches=4, reduce_each=flag) for flag in (False, True))
+    assert sent(each, "data") == 4 * sent(once, "data")
+    sharded = (Layout(data=2, microbatches=4, zero_stage=1, reduce_each=flag) for flag in (False, True))
+    assert [sent(layout, "data") / PSI * 2 for layout in sharded] == pytest.approx([2, 5])

@@ -82,3 +82,14 @@ def test_other_files_are_none(tmp_path, text):
     path.write_text(text)
     with pytest.raises(Unreadable, match="not a run"):
         described_run(path)
+
+
+@pytest.mark.parametrize(
+    ("command", "each"), [("ddp --accumulation 2", True), ("ddp --accumulation 2 --no-sync", False)]
+)
+def test_ddp_reduces_after_each_micro_batch_unless_told(tmp_path, command, each):
+    path = changed(tmp_path)
+    facts = json.loads(path.read_text())
+    facts["batch"]["accumulation"], facts["command"] = 2, command
+    path.write_text(json.dumps(facts))
+    assert described_run(path).layout.reduce_each is each

@@ -110,3 +110,8 @@ def test_published_throughput_within_eight_percent(model, pipeline, gpus, batch,
 def test_where_bytes_go():
     plan = predict(MODEL, Layout(data=8, tensor=8), CLUSTER)
     assert {call.axis: plan.link(call) for call in plan.traffic} == {"tensor": "inside", "data": "between"}
+
+
+def test_without_no_sync_a_slow_link_is_paid_in_each_micro_batch():
+    once, each = (Layout(data=2, microbatches=4, reduce_each=flag) for flag in (False, True))
+    assert gradients(each, Link(1e8, 0)) == pytest.approx(4 * gradients(once, Link(1e8, 0)), rel=0.05)

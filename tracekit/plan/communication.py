@@ -105,9 +105,9 @@ def _of_states(parameters: float, group: str, ranks: int, layout: Layout, precis
     weights, gradients = parameters * precision.weight_bytes, parameters * precision.gradient_bytes
     often = layout.microbatches
     if layout.zero_stage == 0:
-        yield Calls(DATA, group, "all_reduce", ranks, gradients, 1, STEP)
+        yield Calls(DATA, group, "all_reduce", ranks, gradients, layout.reductions, BACKWARD)
         return
-    yield Calls(DATA, group, "reduce_scatter", ranks, gradients, often if layout.zero_stage >= 2 else 1, BACKWARD)
+    yield Calls(DATA, group, "reduce_scatter", ranks, gradients, layout.reductions, BACKWARD)
     if layout.zero_stage < 3:
         yield Calls(DATA, group, "all_gather", ranks, weights, 1, STEP)
         return

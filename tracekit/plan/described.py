@@ -98,7 +98,7 @@ def _layout(facts: Mapping[str, Any], batch: Mapping[str, int]) -> Layout:
     axes = {SHORT[axis["name"]]: int(axis["size"]) for axis in told["axes"]}
     if "expert" in axes:
         axes["data"] = axes.get("data", 1) * axes["expert"]
-    stages = int(told.get("virtual_stages") or 1)
+    stages, pipeline = int(told.get("virtual_stages") or 1), axes.get("pipeline", 1)
     return Layout(
         **axes,
         zero_stage=_zero_stage(str(told.get("sharding") or "")) if axes.get("data", 1) > 1 else 0,
@@ -110,6 +110,7 @@ def _layout(facts: Mapping[str, Any], batch: Mapping[str, int]) -> Layout:
         sequence_parallel=bool(told.get("sequence_parallel")),
         fused_attention=True,
         split_vocabulary=False,
+        reduce_each="--no-sync" not in str(facts.get("command")) and int(batch["accumulation"]) > 1 and pipeline == 1,
     )
 
 

@@ -42,7 +42,8 @@ class Layout:
     gradients, 3 also parameters (FSDP). `stages_per_rank` and `schedule` are the pipeline's. `checkpointing` of
     activations: none, selective (attention's scores are computed again), full (all but each layer's input).
     `fused_attention` (FlashAttention) never stores the scores. `split_vocabulary`: tensor parallelism splits embedding
-    and output layer as well.
+    and output layer as well. `reduce_each`: gradients are reduced after each micro-batch, not once a step (DDP without
+    `no_sync`; ZeRO-2 and 3 must).
     """
 
     data: int = 1
@@ -59,6 +60,7 @@ class Layout:
     sequence_parallel: bool = False
     fused_attention: bool = False
     split_vocabulary: bool = True
+    reduce_each: bool = False
 
     def __post_init__(self) -> None:
         for name in ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "microbatches"):
@@ -104,6 +106,11 @@ class Layout:
     def vocabulary_parts(self) -> int:
         """Into how many parts embedding and output layer are split."""
         return self.tensor if self.split_vocabulary else 1
+
+    @property
+    def reductions(self) -> int:
+        """How many times a step gradients are reduced."""
+        return self.microbatches if self.reduce_each or self.zero_stage >= 2 else 1
 
     @property
     def shards(self) -> int:

@@ -179,7 +179,7 @@ def _rank(
 
 
 def _per_microbatch(call: Calls, layout: Layout) -> bool:
-    return call.phase != STEP and (call.axis != DATA or layout.zero_stage >= 2)
+    return call.phase != STEP and (call.axis != DATA or layout.reductions > 1 or layout.zero_stage >= 2)
 
 
 def _hidden(axis: str, compute: float, attention: float) -> float:
@@ -219,7 +219,7 @@ def _data(rank: _Rank, layout: Layout, overlapped: Set[str]) -> float:
             exposed += 0.0 if _per_microbatch(call, layout) else one
         elif _per_microbatch(call, layout):
             # The first gather and the last scatter have nothing to run beside; a gather in backward follows on another.
-            exposed += one / rank.layers if call.phase == FORWARD or call.op == "reduce_scatter" else 0.0
+            exposed += one / rank.layers if call.phase == FORWARD or call.op != "all_gather" else 0.0
         else:
             exposed += max(one / rank.layers, one - (rank.forward if call.op == "all_gather" else rank.backward))
     return exposed
