@@ -25,7 +25,7 @@ def annotation_of(work: pd.DataFrame, starts: Nanoseconds, ends: Nanoseconds, *,
     return np.where((place >= 0) & (launched < ends[place]), place, -1)
 
 
-def annotations(host: pd.DataFrame) -> pd.DataFrame:
+def action_spans(host: pd.DataFrame) -> pd.DataFrame:
     """The annotations of actions, in order of start, none inside another."""
     told = host[host["operation"].notna()].sort_values("start_ns", kind="stable")
     with_stage = told[~told["operation"].astype(str).str.contains("::", regex=False)]

@@ -1,9 +1,10 @@
-"""A run with its measures, each computed once, when asked for."""
+"""A run with its measures and its replay, each computed once, when asked for."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cached_property
 from types import ModuleType
 
 import pandas as pd
@@ -11,6 +12,8 @@ import pandas as pd
 from tracekit import measures
 from tracekit.errors import NotMeasured, WrongUse
 from tracekit.model import Column, Run
+from tracekit.replay.replay import Replay, replay_of
+from tracekit.replay.whatif import WhatIf, what_if
 
 
 class Analysis:
@@ -33,6 +36,16 @@ class Analysis:
         if isinstance(answer, NotMeasured):
             raise answer
         return answer.copy(deep=False)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The run ready to be replayed with other durations; NotMeasured where it has nothing to replay."""
+        return replay_of(self)
+
+    @cached_property
+    def whatif(self) -> WhatIf:
+        """What mending each thing would buy; NotMeasured where there is nothing to replay."""
+        return what_if(self.replay, self)
 
     def _measured(self, name: str) -> pd.DataFrame | NotMeasured:
         module = measure_module(name)

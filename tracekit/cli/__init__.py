@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tracekit.cli import analyze, demo, explain, export, plan, simulate
+from tracekit.cli import analyze, demo, explain, export, plan, simulate, whatif
 from tracekit.errors import TracekitError
 from tracekit.report.wording import plain
 
@@ -24,7 +24,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (analyze.analyze, plan.plan, simulate.simulate, export.export, explain.explain, demo.demo):
+COMMANDS = (
+    *(analyze.analyze, whatif.whatif, plan.plan, simulate.simulate),
+    *(export.export, explain.explain, demo.demo),
+)
+for command in COMMANDS:
     app.command(short_help=command.__doc__)(command)
 
 

@@ -104,7 +104,11 @@ def write_json(analysis: Analysis, file: str, *, calls: bool) -> None:
     """The analysis as JSON, to a file or to stdout."""
     from tracekit.report.json import document, json_text
 
-    text = json_text(document(analysis, calls=calls))
+    write_text(json_text(document(analysis, calls=calls)), file)
+
+
+def write_text(text: str, file: str) -> None:
+    """JSON to a file or to stdout."""
     if file == STDOUT:
         print(text, end="")
         return

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from tracekit.actions import annotation_of, annotations, useful
+from tracekit.actions import action_spans, annotation_of, useful
 from tracekit.errors import NotMeasured
 from tracekit.intervals import length_within
 from tracekit.model import COMPUTE, Asked, Column, RankTables
@@ -50,7 +50,7 @@ def measure(asked: Asked) -> pd.DataFrame:
 
 
 def _of_rank(one: RankTables) -> pd.DataFrame:
-    spans = annotations(one.host)
+    spans = action_spans(one.host)
     starts, ends = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
     work = one.work[(one.work["kind"] == COMPUTE) & (one.work["end_ns"] > one.work["start_ns"])]
     nth = annotation_of(work, starts, ends, on_cpu=one.on_cpu)

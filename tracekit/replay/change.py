@@ -15,12 +15,12 @@ import numpy as np
 
 from tracekit.errors import WrongUse
 from tracekit.replay.graph import Scenario
-from tracekit.replay.pace import BALANCED, LIKE_PEERS, LIKE_STAGES, MEASURED, NO_HOST
+from tracekit.replay.pace import BALANCED, IDEAL, LIKE_PEERS, LIKE_STAGES, MEASURED
 from tracekit.replay.replay import Replay
 from tracekit.replay.work import CLASSES
 
 FIXES = ("rank", "stage", "class", "axis")
-IDEALS = ("comm", "collectives", "host", "stages", "axis:NAME")
+IDEALS = ("comm", "collectives", "host", "work", "stages", "axis:NAME")
 
 Held = TypeVar("Held", int, str)
 
@@ -60,12 +60,16 @@ def fix(replay: Replay, spelled: str) -> Change:
 def ideal(replay: Replay, spelled: str) -> Change:
     """Something made ideal; WrongUse where the run has no such thing."""
     if spelled == "comm":
-        return Change("comm", "communication took no time and waited for nobody", replay.calls_free(waiting=False))
+        return Change(
+            "comm", "communication took no time, and collectives waited for nobody", replay.calls_free(waiting=False)
+        )
     if spelled == "collectives":
         words = "transfers took no time (members would still wait for each other)"
         return Change("collectives", words, replay.calls_free(waiting=True))
     if spelled == "host":
         return Change("host", "the host took no time", replay.host_free())
+    if spelled == "work":
+        return Change("work", "each class of work took its mean time everywhere", replay.variant(IDEAL))
     if spelled == "stages":
         if not replay.stage_of:
             raise WrongUse("--ideal stages: the run has no pipeline stages")

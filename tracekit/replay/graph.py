@@ -27,7 +27,8 @@ Weights = npt.NDArray[np.float64]
 @dataclass(frozen=True)
 class Scenario:
     """How long everything takes: of each rank the variant of its durations; of each rank and kind of transfer, how much
-    of the measured and of the median length it takes. `free`: calls do not even wait for their members.
+    of the measured and of the median length it takes. `free`: collectives do not even wait for their members; what is
+    sent still has to come before it is received.
     """
 
     variant: Codes
@@ -90,9 +91,7 @@ class Graph:
             moved = np.flatnonzero(self.transfer[edges] >= 0) + low
             if len(moved):
                 by = self.rank[moved], self.transfer[moved]
-                length[moved - low] = (
-                    measured[by] * self.own_ns[moved, None] + median[by] * self.median_ns[moved, None]
-                )
+                length[moved - low] = measured[by] * self.own_ns[moved, None] + median[by] * self.median_ns[moved, None]
                 if free.any():
                     length[np.ix_(moved[self.meets[moved]] - low, np.flatnonzero(free))] = -np.inf
             come = at[self.src[edges]] + length
@@ -168,7 +167,8 @@ def _transfers(over: pd.DataFrame) -> pd.DataFrame:
     """From the arrivals of a call, and of those in its batch, to its end on each member."""
     batch = over[["nth_rank", "batch"]].assign(met=_meeting(over)).drop_duplicates()
     rows = over.merge(batch, on=["nth_rank", "batch"])
-    return rows.assign(src_kind=MEETING, src_place=rows["met"], moves=True, waits=True).drop(columns="met")
+    told = rows.assign(src_kind=MEETING, src_place=rows["met"], moves=True, waits=~rows["pair"].astype(bool))
+    return told.drop(columns="met")
 
 
 def _meeting(over: pd.DataFrame) -> pd.Series:
@@ -198,15 +198,14 @@ def _in_levels(rows: pd.DataFrame, weights: list[str], stretches: Stretches) -> 
     return _sorted(rows, weights, src, dst, level, keys, broken, stretches)
 
 
-def _fixed(
-    keys: Codes, nodes: Codes, time: Weights, rows: pd.DataFrame, stretches: Stretches
-) -> pd.DataFrame:
+def _fixed(keys: Codes, nodes: Codes, time: Weights, rows: pd.DataFrame, stretches: Stretches) -> pd.DataFrame:
     spare = pd.DataFrame(0.0, index=range(len(nodes)), columns=[n for n in rows.columns if n.startswith("w")])
     begin = float(stretches.begin_ns[0] - stretches.base_ns)
     spare = spare.add(time[nodes] - begin, axis=0)
     return spare.assign(
-        kind=keys >> 40 & 7, place=keys & (2**40 - 1), src_kind=SOURCE, src_place=SOURCE, nth_rank=0, moves=False, waits=False,
-        device_ns=0.0, from_ns=time[nodes], at_ns=time[nodes], step=-1, call=-1, lane="host", what=-1, name="",
+        kind=keys >> 40 & 7, place=keys & (2**40 - 1), src_kind=SOURCE, src_place=SOURCE, nth_rank=0, moves=False,
+        waits=False, device_ns=0.0, from_ns=time[nodes], at_ns=time[nodes], step=-1, call=-1, lane="host",
+        what=-1, name="",
     )  # fmt: skip
 
 
@@ -273,7 +272,7 @@ def _sorted(
     order = np.lexsort((np.arange(len(dst)), dst))
     rows, src, dst = rows.iloc[order].reset_index(drop=True), src[order], dst[order]
     of_edge = np.sort(level)[dst]
-    kind = (keys >> 40 & 7)
+    kind = keys >> 40 & 7
     is_end = np.flatnonzero((kind == STEP_END) & (keys > 0))
     steps = keys[is_end] & (2**40 - 1)
     moves = rows["moves"].fillna(False).to_numpy(bool)

@@ -221,5 +221,3 @@ def _instances(one: RankTables, told: RankWork, cls: str) -> Codes:
     step = one.steps["step"].to_numpy()
     found = told.instances.of(np.full(len(step), CLASSES.index(cls)), step, np.full(len(step), -1))
     return np.where(told.example, found, told.as_measured)
-
-

@@ -105,7 +105,7 @@ def _sums(rows: pd.DataFrame, by: str) -> pd.DataFrame:
 
 def _of(table: pd.DataFrame, key: int) -> pd.DataFrame:
     rows = table.xs(key, level=0) if key in table.index.get_level_values(0) else table.iloc[:0].droplevel(0)
-    return rows.reindex(range(len(CLASSES)), fill_value=0)
+    return pd.DataFrame(rows).reindex(range(len(CLASSES)), fill_value=0)
 
 
 def _mean(table: pd.DataFrame) -> Factors:

@@ -167,9 +167,8 @@ def replay_of(asked: Asked, window: int | None = None) -> Replay:
     rows = run.map(partial(edges, stretches=stretches, pace=pace, met=met))
     graph = graph_of(_nodes(rows, ranks), calls, stretches)
     counted = complete.reindex(graph.steps).to_numpy(bool)
-    late = seen[seen["kind"] == UNEXPLAINED].groupby("rank")["length_ns"].sum()
-    late = late.reindex(ranks, fill_value=0).to_numpy(np.int64)
-    return Replay(run, graph, pace, ranks, kinds, stage_of, data_of, stretches, counted, late)
+    late = seen[seen["kind"] == UNEXPLAINED].groupby("rank")["length_ns"].sum().reindex(ranks, fill_value=0)
+    return Replay(run, graph, pace, ranks, kinds, stage_of, data_of, stretches, counted, late.to_numpy(np.int64))
 
 
 def _nodes(rows: pd.DataFrame, ranks: tuple[int, ...]) -> pd.DataFrame:
@@ -181,7 +180,8 @@ def _nodes(rows: pd.DataFrame, ranks: tuple[int, ...]) -> pd.DataFrame:
 
 def _met(graph: Graph, run: Run, ranks: tuple[int, ...]) -> pd.DataFrame:
     """Who met whom unseen, by what was measured; with the `step` in which each began to wait."""
-    one = Scenario(np.zeros(len(ranks), np.int64), *(np.full((len(ranks), graph.kinds), share) for share in (1.0, 0.0)))
+    shape = len(ranks), graph.kinds
+    one = Scenario(np.zeros(len(ranks), np.int64), np.ones(shape), np.zeros(shape))
     rows = graph.rows.assign(rank=np.array(ranks)[graph.rows["nth_rank"]], slack_ns=graph.slack(one))
     what = run.calls.set_index("row")["what"]
     rows = rows.assign(what=what.reindex(rows["call"]).fillna("").to_numpy(), end_ns=rows["at_ns"])
@@ -204,11 +204,11 @@ def _of_window(run: Run, window: int | None) -> Run:
     if not run.several_windows:
         return run
     chosen = int(run.ranks["window"].min()) if window is None else window
-    tables = {
-        name: table[table["window"] == chosen].reset_index(drop=True)
-        for name, table in (("ranks", run.ranks), ("steps", run.steps), ("calls", run.calls))
-    }
-    return replace(run, sources={key: one for key, one in run.sources.items() if key[1] == chosen}, **tables)
+    ranks, steps, calls = (
+        table[table["window"] == chosen].reset_index(drop=True) for table in (run.ranks, run.steps, run.calls)
+    )
+    sources = {key: one for key, one in run.sources.items() if key[1] == chosen}
+    return replace(run, ranks=ranks, steps=steps, calls=calls, sources=sources)
 
 
 def _places(asked: Asked) -> pd.DataFrame:
@@ -246,6 +246,8 @@ def _transfers(calls: pd.DataFrame, complete: pd.Series) -> tuple[pd.DataFrame, 
     median = median.fillna(calls["own_transfer_ns"])
     alone = (calls["meeting"] < 0) & (calls["group_size"].fillna(2) > 1)
     told = calls[["row", "meeting", "batch", "own_transfer_ns"]].assign(
-        transfer=number, median_transfer_ns=median.where(~alone, np.minimum(median, calls["own_transfer_ns"]))
+        pair=calls["op"].isin(["send", "recv"]),
+        transfer=number,
+        median_transfer_ns=median.where(~alone, np.minimum(median, calls["own_transfer_ns"])),
     )
     return told.set_index("row"), tuple(map(str, kinds))

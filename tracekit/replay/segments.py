@@ -37,8 +37,8 @@ KEPT_NS = 20_000
 NEVER = -np.inf
 SOURCE, NO_NODE, UNEXPLAINED = -1, -2, -3
 SEGMENT, READY, DONE, STOP, STEP_END, MEETING, UNSEEN = range(7)
-"""Kinds of nodes: a segment's end, a call ready, a call's end, the host going on; and of the job, a step's end, a call's
-last arrival, and that of ranks that met unseen."""
+"""Kinds of nodes: a segment's end, a call ready, a call's end, the host going on; and of the job, a step's end, a
+call's last arrival, and that of ranks that met unseen."""
 NODE = ["kind", "place"]
 ABOUT = ["unseen", "begin_ns", "device_ns", "lane", "what", "from_ns", "at_ns", "step", "call", "name"]
 
@@ -135,7 +135,9 @@ def first_look(one: RankTables, stretches: Stretches) -> pd.DataFrame:
     measured = np.ones((len(kinds.cls) + 1, 1))
     lengths = pd.DataFrame({"step": kinds.step, "what": kinds.cls, "length_ns": rank.totals})
     late = pd.DataFrame({"kind": [UNEXPLAINED], "length_ns": [np.maximum(rank.unexplained, 0).sum()]})
-    return pd.concat([_Cut(rank, stretches, measured, NOBODY).table(), lengths.assign(kind=NO_NODE), late], ignore_index=True)
+    return pd.concat(
+        [_Cut(rank, stretches, measured, NOBODY).table(), lengths.assign(kind=NO_NODE), late], ignore_index=True
+    )
 
 
 def edges(one: RankTables, stretches: Stretches, pace: Pace, met: pd.DataFrame) -> pd.DataFrame:
@@ -239,6 +241,10 @@ class _Cut:
         """The stretch of each piece of work."""
         return self.stretches.of(self.work.step)
 
+    def _begin_of(self, stretch: Codes) -> Times:
+        """When each stretch begins, in the rank's own times."""
+        return np.asarray((self.stretches.begin_ns - self.stretches.base_ns)[stretch])
+
     def _passed(self, at: Times) -> Weights:
         return self.rank.timeline.passed(at, self.factors)
 
@@ -251,12 +257,21 @@ class _Cut:
     def _stops(self) -> list[pd.DataFrame]:
         nth = np.arange(len(self.stop_at))
         begins = np.flatnonzero(self.stop_begins)
-        from_begin = self.stop_at[begins] - (self.stretches.begin_ns - self.stretches.base_ns)[self.stop_stretch[begins]]
+        from_begin = (
+            self.stop_at[begins] - (self.stretches.begin_ns - self.stretches.base_ns)[self.stop_stretch[begins]]
+        )
         parts = [self._rows(SOURCE, SOURCE, STOP, begins, np.repeat(from_begin[:, None], self._variants, 1) * 1.0)]
         later = nth[1:][(self.stop_stretch[1:] == self.stop_stretch[:-1]) & (self.stop_stretch[1:] >= 0)]
         going_on = self._rows(STOP, later - 1, STOP, later, self._since_stop(self.stop_at[later], later - 1))
         begun = np.searchsorted(self.rank.steps[0], self.stop_at[later - 1], side="right") - 1
-        parts.append(going_on.assign(unseen=self.stop_unseen[later], begin_ns=self.stop_at[later - 1], call=self._issued_at(self.stop_at[later]), step=self.rank.step_numbers[begun]))
+        parts.append(
+            going_on.assign(
+                unseen=self.stop_unseen[later],
+                begin_ns=self.stop_at[later - 1],
+                call=self._issued_at(self.stop_at[later]),
+                step=self.rank.step_numbers[begun],
+            )
+        )
         held = np.flatnonzero(self.stop_awaits >= 0)
         held = held[self.stretch[self.stop_awaits[held]] == self.stop_stretch[held]]
         awaited = self.stop_awaits[held]
@@ -283,7 +298,7 @@ class _Cut:
 
     @property
     def _variants(self) -> int:
-        return self.factors.shape[1]
+        return int(self.factors.shape[1])
 
     # Segments
 
@@ -372,7 +387,7 @@ class _Cut:
         waits_for_none = np.ones(len(begin), bool)
         waits_for_none[into] = False
         alone = (self.before[begin] < 0) & (self.stop[begin] < 0) & waits_for_none
-        begin_ns = (self.stretches.begin_ns - self.stretches.base_ns)[self.stretch[begin[alone]]]
+        begin_ns = self._begin_of(self.stretch[begin[alone]])
         at = (self.work.start[begin[alone]] - begin_ns)[:, None] - self.rank.delay[begin[alone]][:, None]
         parts.append(self._rows(SOURCE, SOURCE, kinds[alone], segments[alone], whole[alone] + at, whole[alone, 0]))
         return parts
@@ -412,7 +427,8 @@ class _Cut:
         rows = pd.DataFrame(weights, columns=[f"w{nth}" for nth in range(self._variants)])
         return rows.assign(
             src_kind=np.broadcast_to(src_kind, count), src_place=np.broadcast_to(src_place, count),
-            kind=kinds, place=place, device_ns=np.broadcast_to(device_ns, count), unseen=-1, begin_ns=0, **self._about(kinds, place),
+            kind=kinds, place=place, device_ns=np.broadcast_to(device_ns, count), unseen=-1, begin_ns=0,
+            **self._about(kinds, place),
         )  # fmt: skip
 
     def _about(self, kind: Codes, place: Codes) -> dict[str, npt.NDArray[np.generic]]:
@@ -421,7 +437,9 @@ class _Cut:
         of_segment = {name: values[np.where(on_lane, place, -1)] for name, values in self._of_segments.items()}
         stops = np.append(self.stop_at, 0)[np.where(kind == STOP, np.minimum(place, len(self.stop_at)), -1)]
         ends = np.append(self.rank.steps[1], 0)[
-            np.where(kind == STEP_END, np.searchsorted(self.rank.step_numbers, np.where(kind == STEP_END, place, 0)), -1)
+            np.where(
+                kind == STEP_END, np.searchsorted(self.rank.step_numbers, np.where(kind == STEP_END, place, 0)), -1
+            )
         ]
         host = np.where(kind == STEP_END, ends, stops)
         lanes = np.array([*work.lanes, "host"], object)

@@ -1,10 +1,10 @@
 """What mending would buy: the answers that a replay gives.
 
-S, the slowdown, is replayed / ideal; of a rank, a stage or a class it is that when all but it is ideal, and its waste is
-1 − 1/S. M_W is how much of what the ideal saves comes of the slowest workers alone: (T − T') / (T − T_ideal), T' the step
-when just those are ideal. The slowest are 3 % of the workers, the count rounded up, ranked by the smaller of their
-stage's and their data-parallel rank's S. M_S is the same of the last pipeline stage. All as in "Understanding Stragglers
-in Large Model Training Using What-if Analysis" (OSDI 2025), from the means of the steps.
+S, the slowdown, is replayed / ideal; of a rank, a stage or a class it is that when all but it is ideal, and its waste
+is 1 − 1/S. M_W is how much of what the ideal saves comes of the slowest workers alone: (T − T') / (T − T_ideal), T' the
+step when just those are ideal. The slowest are 3 % of the workers, the count rounded up, ranked by the smaller of their
+stage's and their data-parallel rank's S. M_S is the same of the last pipeline stage. All as in "Understanding
+Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025), from the means of the steps.
 
 What "like its peers" means is tracekit's own: a rank's work takes the mean of the other ranks of its stage (of all
 others where it has none), a stage's the mean of the other stages, a class its mean everywhere, transfers their median.
@@ -168,17 +168,21 @@ def _with_microbatches(changes: pd.DataFrame, asked: Asked, step_ns: float) -> p
         return changes
     if rows.empty:
         return changes
-    saved = []
-    for row in rows.itertuples():
-        jobs = [(row.schedule, row.ranks, int(row.microbatches) * times, int(row.stages_per_rank)) for times in (1, 2)]
-        now, then = (bubble_of_ideal(*job) for job in jobs)
-        saved.append(float(row.must_ns) * (1 - then / now) if now and then is not None else 0.0)
+    columns = ("schedule", "ranks", "microbatches", "stages_per_rank", "must_ns")
+    saved = [_less_bubble(*row) for row in zip(*(rows[name].tolist() for name in columns), strict=True)]
     gain = float(np.mean(saved))
     count = int(rows["microbatches"].iloc[0])
     words = f"the same batch came in {2 * count} micro-batches instead of {count}"
     one = ("microbatches:2x", words, round(step_ns - gain), round(step_ns) - round(step_ns - gain), gain / step_ns)
     table = pd.concat([changes, pd.DataFrame([one], columns=CHANGES)], ignore_index=True)
     return table.sort_values("saved_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _less_bubble(schedule: str, ranks: int, microbatches: int, stages_per_rank: int, must_ns: int) -> float:
+    """How much less of a bubble twice the micro-batches leave."""
+    now = bubble_of_ideal(schedule, ranks, int(microbatches), int(stages_per_rank))
+    then = bubble_of_ideal(schedule, ranks, 2 * int(microbatches), int(stages_per_rank))
+    return float(must_ns) * (1 - then / now) if now and then is not None else 0.0
 
 
 def _steps(replay: Replay, step_ns: Mapping[str, npt.NDArray[np.float64]]) -> pd.DataFrame:
@@ -204,8 +208,8 @@ def _doubts(replay: Replay, steps: pd.DataFrame) -> tuple[str, ...]:
     if late.sum() > 0:
         worst = replay.ranks[int(np.argmax(late))]
         doubts.append(
-            f"work begins {late.sum() / len(steps) / 1e6:.3g} ms per step later than lanes, launches and waits explain, "
-            f"most of it on rank {worst}"
+            f"work begins {late.sum() / len(steps) / 1e6:.3g} ms per step later than lanes, launches and waits "
+            f"explain, most of it on rank {worst}"
         )
     alone = int((replay.run.calls["match"].isna()).sum())
     if alone:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.actions import annotation_of, annotations
+from tracekit.actions import action_spans, annotation_of
 from tracekit.intervals import Spans, union
 from tracekit.model import (
     ANNOTATION,
@@ -66,12 +66,12 @@ class Work:
     @property
     def is_comm(self) -> Flags:
         """Which work is communication."""
-        return self.call >= 0
+        return np.asarray(self.call >= 0)
 
     @property
     def launched(self) -> Flags:
         """Which work has a launch in the file."""
-        return self.launch != NO_TIME
+        return np.asarray(self.launch != NO_TIME)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Phases:
     @staticmethod
     def of(one: RankTables) -> _Phases:
         host = one.host
-        spans = annotations(host)
+        spans = action_spans(host)
         words = [str(told).split("+") for told in spans["operation"]]
         cls = [
             PHASES.index(named[0].split(":")[0].replace("_", " ")) if len(named) == 1 else len(PHASES) - 1
@@ -217,25 +217,29 @@ def _on_device(one: RankTables, rows: pd.DataFrame, instance: Codes, action: Cod
     return Work(
         start=rows["start_ns"].to_numpy()[order] - base_ns, end=rows["end_ns"].to_numpy()[order] - base_ns,
         launch=np.where(launch == NO_TIME, NO_TIME, launch - base_ns)[order],
-        lane=rows["lane"].cat.codes.to_numpy(np.int64)[order], step=rows["step"].to_numpy()[order], call=call[order],
+        lane=_codes(rows["lane"])[order], step=rows["step"].to_numpy()[order], call=call[order],
         instance=instance[order],
         receives=(np.append(calls["op"].to_numpy(object) == "recv", False)[place] & is_comm & (place >= 0))[order],
         action=action[order], lanes=tuple(map(str, rows["lane"].cat.categories)),
-        names=tuple(map(str, rows["name"].cat.categories)), name=rows["name"].cat.codes.to_numpy(np.int64)[order],
+        names=tuple(map(str, rows["name"].cat.categories)), name=_codes(rows["name"])[order],
     )  # fmt: skip
+
+
+def _codes(column: pd.Series) -> Codes:
+    return column.cat.codes.to_numpy().astype(np.int64)
 
 
 def _of_calls(one: RankTables, base_ns: int) -> Work:
     """The communication of a CPU trace; the program issues a call where its span begins."""
-    calls = one.calls[one.calls["step"].isin(one.steps["step"])].sort_values(["start_ns", "end_ns"], kind="stable")
+    calls = one.calls[one.calls["step"].isin(one.steps["step"])].sort_values(["issued_ns", "end_ns"], kind="stable")
     lane, lanes = pd.factorize(calls["lane"])
     name, names = pd.factorize(calls["op"])
-    start = calls["start_ns"].to_numpy() - base_ns
+    start = calls["issued_ns"].to_numpy() - base_ns
     untold = np.full(len(calls), -1)
     return Work(
-        start, calls["end_ns"].to_numpy() - base_ns, start, lane.astype(np.int64), calls["step"].to_numpy(),
+        start, calls["end_ns"].to_numpy() - base_ns, start, np.asarray(lane, np.int64), calls["step"].to_numpy(),
         calls["row"].to_numpy(), untold, (calls["op"] == "recv").to_numpy(), untold, tuple(map(str, lanes)),
-        tuple(map(str, names)), name.astype(np.int64),
+        tuple(map(str, names)), np.asarray(name, np.int64),
     )  # fmt: skip
 
 
@@ -250,9 +254,9 @@ def _program(rows: pd.DataFrame, instance: Codes, base_ns: int) -> tuple[Times, 
     return start[held], end[held], instance[held]
 
 
-def launching_lanes(one: RankTables) -> pd.Index:
+def launching_lanes(one: RankTables) -> list[str]:
     """The threads that launch device work."""
-    return pd.Index(one.host.loc[one.host["kind"] == LAUNCH, "lane"].unique())
+    return list(one.host.loc[one.host["kind"] == LAUNCH, "lane"].unique())
 
 
 def spans_of(host: pd.DataFrame, kind: str, base_ns: int) -> tuple[Times, Times]:
