@@ -45,7 +45,7 @@ def made_calls(ranks: int, calls: int, *, numbered: bool) -> pd.DataFrame:
             "peer": pd.array([None] * calls, "Int64"), "match": pd.array([None] * calls, "Int64"), "how": "none",
             "comms_id": None, "group_size": pd.array(np.where(of_all, ranks, GROUP), "Int64"),
             "group_ranks": np.where(of_all, str(list(range(ranks))), str(list(range(first, first + GROUP)))),
-            "device_work": True,
+            "device_work": True, "arrival_ns": pd.array([None] * calls, "Int64"),
         }))  # fmt: skip
     return pd.concat(tables, ignore_index=True).astype(CALLS)
 

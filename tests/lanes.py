@@ -273,7 +273,7 @@ def _call(one: Rank, bar: Bar) -> tuple[object, ...]:
         *(one.rank, one.window, _step_of(one, bar), options.get("group", "default"), bar.operation),
         *(int(options["seq"]) if "seq" in options else None, bar.bytes, "Float", "", "", _lane(one, bar)),
         *(bar.start_ns, bar.end_ns, _whole(options, "peer"), None, options.get("match", "order"), ""),
-        *(_whole(options, "size"), "", bar.is_work),
+        *(_whole(options, "size"), "", bar.is_work, None),
     )
 
 

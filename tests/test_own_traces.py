@@ -78,5 +78,21 @@ def test_the_healthy_rank_waits_for_what_was_put_into_the_slow_one():
     assert healthy["exposed_comm_ns"].mean() == pytest.approx(put_in_ns, rel=0.1)
 
 
+def test_a_pipelines_waits_are_those_that_its_program_annotates():
+    run = load(DATA / "pipeline")
+    assert run.calls["device_work"].all()
+    rows = Analysis(run)["breakdown"].set_index(["rank", "step"])
+    for rank in (0, 1):
+        mine = spans("pipeline", rank)
+        waits = [(start, end) for name, start, end in mine if name.startswith("wait:")]
+        for name, start, end in mine:
+            if name.startswith("ProfilerStep#"):
+                step = int(name.removeprefix("ProfilerStep#"))
+                assert rows.loc[(rank, step), "exposed_comm_ns"] == covered(waits, start, end)
+    waited = Analysis(run)["ranks"].groupby("rank")["wait_ns"].sum()
+    assert (waited > 0.85 * rows["exposed_comm_ns"].groupby("rank").sum()).all()  # a transfer takes no time here
+    assert "wait:recv" in set(Analysis(run)["kernels"]["name"])
+
+
 def test_the_emulated_device_is_told():
     assert set(load(DATA / "ddp").notes["code"]) >= {"emulated-device", "not-a-trace"}

@@ -54,10 +54,12 @@ CALLS = {
     "rank": "int64", "window": "int64", "step": "int64", "group": "str", "op": "str", "seq": "Int64", "bytes": "Int64",
     "dtype": "str", "algorithm": "str", "protocol": "str", "lane": "str", "start_ns": "int64", "end_ns": "int64",
     "peer": "Int64", "match": "Int64", "how": "str", "comms_id": "str", "group_size": "Int64", "group_ranks": "str",
-    "device_work": "bool",
+    "device_work": "bool", "arrival_ns": "Int64",
 }  # fmt: skip
 """Communication calls. `match` is null and `how` is "none" until calls are joined across ranks. `device_work` is false
-for spans that only last as long as a handle (gloo's send and recv) and so are no measure of communication."""
+for spans that only last as long as a handle (gloo's send and recv) and so are no measure of communication. Where an
+annotation tells how long the program waits for such a call, the call's span is that wait, and `arrival_ns` is when the
+call was issued; else it is null, and a rank arrives when its call starts."""
 ALLOCATIONS = {
     "time_ns": "int64", "device": "str", "bytes": "int64", "allocated_bytes": "int64", "reserved_bytes": "int64",
 }  # fmt: skip

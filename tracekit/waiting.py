@@ -4,7 +4,9 @@ A call that is matched across ranks begins for real when its last member arrives
 `wait_ns`; the rest of a member's duration is `transfer_ns`. That holds where all members wait for each other: in
 `SYNCHRONIZING` operations, between a sender and its receiver too. Of the others (broadcast, reduce, gather, scatter)
 traces do not tell the root, so only the last to arrive, which waits for nobody, has its parts told. Calls that are not
-matched, and spans that last as long as a handle, have neither.
+matched, and spans that last as long as a handle, have neither. Where a call's span is the program's wait for what it
+issued earlier (`arrival_ns`), the wait is the part before the other member arrived; transfer is null where that had
+arrived before the program began to wait, since then part of it went by unseen.
 """
 
 from __future__ import annotations
@@ -32,12 +34,14 @@ def with_waits(run: Run) -> Run:
     """
     shared = run.calls[_is_shared(run.calls)]
     last = _last_members(shared).loc[shared["match"]]
+    start_ns, last_ns = shared["start_ns"].to_numpy(), last["arrival_ns"].to_numpy()
     duration_ns = (shared["end_ns"] - shared["start_ns"]).to_numpy()
-    wait_ns = np.clip(last["start_ns"].to_numpy() - shared["start_ns"].to_numpy(), 0, duration_ns)
+    wait_ns = np.clip(last_ns - start_ns, 0, duration_ns)
+    unseen = shared["arrival_ns"].notna().to_numpy() & (start_ns > last_ns)
     told = pd.DataFrame(
         {
             "wait_ns": pd.array(wait_ns, "Int64"),
-            "transfer_ns": pd.array(duration_ns - wait_ns, "Int64"),
+            "transfer_ns": pd.Series(duration_ns - wait_ns, dtype="Int64").mask(unseen).array,
             "last_rank": pd.array(last["rank"].to_numpy(), "Int64"),
             "resolvable": pd.array(wait_ns >= _clock_error_ns(run, shared, last), "boolean"),
         },
@@ -54,9 +58,15 @@ def _is_shared(calls: pd.DataFrame) -> pd.Series:
 
 
 def _last_members(shared: pd.DataFrame) -> pd.DataFrame:
-    """Start, rank and window of the last member to arrive, by match."""
-    order = np.lexsort((shared["rank"].to_numpy(), -shared["start_ns"].to_numpy()))
-    return shared.iloc[order].drop_duplicates("match").set_index("match")[["start_ns", "rank", "window"]]
+    """When the last member of each match arrives, its rank and window."""
+    shared = shared.assign(arrival_ns=arrivals_ns(shared))
+    order = np.lexsort((shared["rank"].to_numpy(), -shared["arrival_ns"].to_numpy()))
+    return shared.iloc[order].drop_duplicates("match").set_index("match")[["arrival_ns", "rank", "window"]]
+
+
+def arrivals_ns(calls: pd.DataFrame) -> pd.Series:
+    """When each call's rank arrives at it."""
+    return calls["arrival_ns"].fillna(calls["start_ns"]).astype("int64")
 
 
 def _clock_error_ns(run: Run, shared: pd.DataFrame, last: pd.DataFrame) -> npt.NDArray[np.float64]:
@@ -124,6 +134,11 @@ def why_not(run: Run) -> str:
         return "the run has no communication call"
     if run.ranks["rank"].nunique() == 1:
         return "the run has no second rank: who waits for whom takes the traces of two ranks at least"
+    if not run.calls["device_work"].any():
+        return (
+            "the run has no communication but gloo's sends and receives, whose spans last as long as a handle: how "
+            "long the program waits takes an annotation around each wait, as workloads/waits.py writes it"
+        )
     if run.calls["match"].isna().all():
         return "the run has no communication call that could be matched across its ranks"
     return "the run has no matched call in which ranks wait for each other"

@@ -123,7 +123,7 @@ def test_waits_below_the_error_of_the_clocks_are_counted():
         ("0/7 CC\n1/7 CC", "no communication call"),
         ("0/20 NN", "no second rank"),
         ("0/20 NN group=a\n1/20 NN group=b", "could be matched"),
-        ("0/gloo NN op=send peer=1\n1/gloo NN op=recv peer=0", "no matched call in which ranks wait"),
+        ("0/gloo NN op=send peer=1\n1/gloo NN op=recv peer=0", "annotation around each wait"),
     ],
 )
 def test_nothing_to_measure_is_a_sentence(drawing, why):

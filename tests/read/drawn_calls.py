@@ -42,7 +42,7 @@ def _of_line(rank: int, cells: str, told: dict[str, str]) -> list[tuple[object, 
                 *(sequence[number] if sequence else None, int(told["bytes"]) if "bytes" in told else None, None),
                 *(None, None, "0/20", (found.start() + ahead) * 1000, (found.end() + ahead) * 1000),
                 *(int(told["peer"]) if "peer" in told else None, None, "none", told.get("id")),
-                *(int(told["size"]) if "size" in told else None, told.get("ranks"), True),
+                *(int(told["size"]) if "size" in told else None, told.get("ranks"), True, None),
             )
         )
     return rows

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.read import tiny
-from tests.read.tiny import GEMM, MAIN, NCCL, OTHER_THREAD, kernel, launch, noted, op, part, rows, span
+from tests.read.tiny import GEMM, MAIN, NCCL, OTHER_THREAD, busy, kernel, launch, noted, op, part, rows, span
 from tracekit.intervals import length
 from tracekit.model import NO_TIME
 from tracekit.read.work import CLOCK_BEHIND_NS
@@ -245,6 +245,51 @@ def test_what_a_communication_span_contains_on_its_thread_is_no_compute(outer):
     inside, beside, other = op(2, 4, "aten::copy_"), op(6, 8, "aten::mm"), op(2, 4, "aten::add", AUTOGRAD_THREAD)
     found = work_names(op(1, 5, outer, cat="user_annotation" if ":" in outer[4:5] else "cpu_op"), inside, beside, other)
     assert [name for name in found if name.startswith("aten::")] == ["aten::add", "aten::mm"]
+
+
+@pytest.mark.parametrize("inner", ["_c10d_functional::wait_tensor", "c10d::allreduce_", "_c10d_functional::all_reduce"])
+def test_an_operator_computes_without_what_it_communicates_or_waits(inner):
+    # As DTensor's do: 100 us, of which 60 wait; then an operator of its own inside, and one behind.
+    events = [
+        op(0, 100, "aten::add"),
+        op(20, 80, inner),
+        op(30, 40, "aten::copy_"),
+        op(85, 95, "aten::add_"),
+        op(120, 130),
+    ]
+    found = part([tiny.step(0, 0, 200), *events])
+    assert rows(found.work, "name", "start_ns", "end_ns") == [
+        ("aten::add", 0, 20), ("aten::add", 80, 100), ("aten::add_", 85, 95), ("aten::mm", 120, 130),
+    ]  # fmt: skip
+    assert length(busy(found, "compute")) == 50_000
+    assert ("aten::copy_",) in rows(found.host, "name")
+
+
+def test_what_waits_on_another_thread_takes_nothing_from_an_operator():
+    found = part([tiny.step(0, 0, 200), op(0, 100), op(20, 80, "_c10d_functional::wait_tensor", OTHER_THREAD)])
+    assert rows(found.work, "start_ns", "end_ns") == [(0, 100)]
+
+
+def test_two_waits_in_one_operator_leave_three_pieces():
+    waits = [op(10, 20, "_c10d_functional::wait_tensor"), op(30, 40, "_c10d_functional::wait_tensor")]
+    found = part([tiny.step(0, 0, 200), op(0, 100), *waits])
+    assert rows(found.work, "start_ns", "end_ns") == [(0, 10), (20, 30), (40, 100)]
+
+
+WAIT = "wait:recv group=0 seq=1 bytes=8 dtype=float32 src=1 dst=0"
+
+
+def test_an_annotated_wait_for_a_receive_is_communication_and_no_compute():
+    found = part([tiny.step(0, 0, 200), op(0, 100), op(20, 80, WAIT, cat="user_annotation")])
+    assert rows(found.work, "kind", "start_ns", "end_ns") == [
+        ("compute", 0, 20), ("comm", 20, 80), ("compute", 80, 100),
+    ]  # fmt: skip
+    assert rows(found.work, "operation")[1] == ("recv",)
+
+
+def test_a_thread_that_only_waits_for_receives_is_the_programs_own():
+    events = [op(20, 80, WAIT, AUTOGRAD_THREAD, "user_annotation"), op(81, 90, "aten::add", AUTOGRAD_THREAD), op(0, 1)]
+    assert work_names(*events) == ["aten::mm", WAIT, "aten::add"]
 
 
 def test_gloos_own_threads_do_not_compute():

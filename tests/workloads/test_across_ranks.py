@@ -11,6 +11,7 @@ import pytest
 from tests.workloads import traces
 from tests.workloads.traces import EMULATED
 from tracekit import Analysis, load
+from tracekit.intervals import intersect, length, union
 from tracekit.waiting import with_waits
 
 TRIES = 3
@@ -67,6 +68,29 @@ def test_the_healthy_rank_waits_for_as_long_as_the_other_was_slowed(tmp_path):
     assert sum(waited_ns(analysis, 1)) < 0.1 * sum(put_in_ns)
     blame = analysis["blame"].groupby("blamed_rank")["exposed_wait_ns"].sum()
     assert blame[1] > 0.9 * blame.sum()
+
+
+def test_nothing_computes_while_a_rank_waits_for_a_tensor(tmp_path):
+    written = traces.run(tmp_path, "tensor", "--ranks", "2", *traces.SMALL, "--sequence-parallel", "--active", "1")
+    run = load(tmp_path, cache=False)
+    for rank in (0, 1):
+        base_ns, compute = written.trace(rank)["baseTimeNanoseconds"], run.rank(rank).busy("compute")
+        waits = traces.named(written.events(rank), "_c10d_functional::wait_tensor")
+        spans = [base_ns + round(at * 1000) for wait in waits for at in (wait["ts"], traces.end(wait))]
+        assert len(spans) > 20
+        assert length(intersect(compute, union(spans[::2], spans[1::2]))) == 0
+
+
+def test_a_pipelines_ranks_wait_as_long_as_its_program_was_seen_to(tmp_path):
+    sizes = ("--ranks", "2", "--layers", "2", "--batch", "2", "--microbatches", "4", "--width", "32", "--active", "1")
+    written = traces.run(tmp_path, "pipeline", "--schedule", "1f1b", *sizes, "--vocabulary", "16", "--sequence", "16")
+    run = load(tmp_path, cache=False)
+    exposed_ns = Analysis(run)["breakdown"].groupby("rank")["exposed_comm_ns"].sum()
+    for rank in (0, 1):
+        [step] = traces.steps(written.events(rank))
+        assert exposed_ns[rank] == pytest.approx(1000 * traces.total(traces.named(step, "wait:")), abs=100)
+    assert run.calls["match"].notna().all()
+    assert run.calls["arrival_ns"].notna().all()
 
 
 SKEW_NS = 5_000_000

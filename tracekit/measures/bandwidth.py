@@ -42,7 +42,7 @@ def measure(asked: Asked) -> pd.DataFrame:
     """One row per group, operation, link and size class; NotMeasured where no matched call tells size and time."""
     run = with_waits(asked.run)
     calls = shared_calls(run)
-    if calls.empty:
+    if calls.empty or not run.calls["device_work"].any():
         raise NotMeasured(why_not(run))
     sized = calls[(calls["bytes"] > 0).fillna(False) & calls["time_ns"].notna()]
     if sized.empty:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from tracekit.intervals import Nanoseconds, Spans, length_within, union
 from tracekit.model import Asked, Column, RankTables, Run
-from tracekit.waiting import exposed_wait, measured, waits_in_steps
+from tracekit.waiting import arrivals_ns, exposed_wait, measured, waits_in_steps
 
 COLUMNS = {
     "rank": Column(),
@@ -67,8 +67,8 @@ def _of_window(run: Run, window: int, waits: pd.DataFrame, exposed: pd.DataFrame
 
 def _chains(calls: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     """The waits in the order in which they end, with the end of these members' call before."""
-    by_match = calls.groupby("match")
-    each = pd.DataFrame({"arrival_ns": by_match["start_ns"].max(), "over_ns": by_match["end_ns"].max()})
+    by_match = calls.assign(arrival_ns=arrivals_ns(calls)).groupby("match")
+    each = pd.DataFrame({"arrival_ns": by_match["arrival_ns"].max(), "over_ns": by_match["end_ns"].max()})
     each["members"] = _members(calls)
     mine = calls[["rank", "match", "start_ns", "last_rank"]].merge(waits, on=["rank", "match"])
     mine = mine.join(each[["arrival_ns", "members"]], on="match").sort_values("start_ns")

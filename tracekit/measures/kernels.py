@@ -45,7 +45,7 @@ def _of_rank(one: RankTables) -> pd.DataFrame:
     work = one.work[_runs_in(windows, one.work)]
     time = _self_time(work, windows) if one.on_cpu else _time(work, windows)
     rows = (
-        work[["kind", "name"]].assign(time=time)
+        work[["kind"]].assign(name=_names(work["name"]), time=time)
         .groupby(["kind", "name"], observed=True)["time"]
         .agg(["size", "sum"]).reset_index()
     )  # fmt: skip
@@ -56,6 +56,13 @@ def _of_rank(one: RankTables) -> pd.DataFrame:
         "per_step_ns": (total / max(len(steps), 1)).round().astype("int64"),
         "step_frac": total / max(step_ns, 1), "work_frac": total / max(int(total.sum()), 1),
     }).sort_values(["total_ns", "name"], ascending=[False, True], ignore_index=True)  # fmt: skip
+
+
+def _names(names: pd.Series) -> pd.Categorical:
+    """The rows' names; waits for sends and receives, each of which names its call, under one name."""
+    told = names.cat.categories.str.replace(r"^(wait:\w+) .*", r"\1", regex=True)
+    codes, labels = pd.factorize(told)
+    return pd.Categorical.from_codes(np.append(codes, -1)[names.cat.codes], categories=labels)
 
 
 def _time(work: pd.DataFrame, windows: Spans) -> Nanoseconds:

@@ -8,6 +8,9 @@ gloo's own spans carry no group, number or size. An annotation such as
 (the reference workloads write one around each call) tells them. It joins to the call's span so: a send or receive
 begins inside its annotation, on the same thread; a collective runs later on one of the group's threads, and of the
 calls of one group, operation and size the next by number is the next by start.
+
+gloo's span of a send or receive lasts as long as its handle, not as the program waits for it. That an annotation of the
+same text around the wait tells (`wait:recv group=0 ...`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from tracekit.read import names
@@ -35,11 +39,46 @@ def told_by_annotations(
 ) -> pd.DataFrame:
     """What annotations tell of gloo's spans: the columns of `RawTrace.collectives`, null where none tells anything."""
     annotations = _annotations(host)
-    joined = {**_transfers(spans, annotations), **_collectives(spans, annotations, collectives, groups)}
+    waits = {label: call for label, name in spans["name"].items() if (call := names.awaited_transfer(str(name)))}
+    ran = spans[~spans.index.isin(list(waits))]
+    joined = {**_transfers(ran, annotations), **_collectives(ran, annotations, collectives, groups), **waits}
     rows = [
         _row(joined[label], groups) if label in joined else (None,) * len(COLLECTIVE_FIELDS) for label in spans.index
     ]
     return pd.DataFrame(rows, index=spans.index, columns=list(COLLECTIVE_FIELDS), dtype=object)
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """Waits for sends and receives, by the labels of their spans.
+
+    `arrivals_ns` says when the call was issued that is waited for; `handles` are gloo's spans of these calls. Of the
+    calls of `untold` waits the file shows no issue, or an earlier wait.
+    """
+
+    arrivals_ns: Mapping[int, int]
+    handles: frozenset[int]
+    untold: frozenset[int]
+
+
+def awaited(spans: pd.DataFrame, told: pd.DataFrame) -> Awaited:
+    """Which of gloo's sends and receives the program waits for when, by what is told about each span."""
+    waits = np.array([names.awaited_transfer(str(name)) is not None for name in spans["name"]], bool)
+    keys = told[["collective", "group", "sequence", "source", "destination"]].itertuples(index=False, name=None)
+    issued: dict[tuple[object, ...], tuple[int, int]] = {}
+    arrivals_ns: dict[int, int] = {}
+    handles: set[int] = set()
+    untold: set[int] = set()
+    rows = sorted(zip(waits.tolist(), spans["start_ns"].tolist(), spans.index.tolist(), keys, strict=True))
+    for is_wait, start_ns, label, key in rows:  # all handles first
+        if not is_wait:
+            issued.setdefault(key, (label, start_ns))
+        elif key in issued and issued[key][1] <= start_ns:
+            handle, arrivals_ns[label] = issued.pop(key)
+            handles.add(handle)
+        else:
+            untold.add(label)
+    return Awaited(arrivals_ns, frozenset(handles), frozenset(untold))
 
 
 @dataclass(frozen=True)

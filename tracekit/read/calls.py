@@ -2,7 +2,8 @@
 
 A device call is a communication kernel. It is told about by its own NCCL arguments; else by the `record_param_comms`
 row or the backend's annotation (`nccl:all_reduce`) inside which it was launched; else by its kernel's name alone. On a
-CPU trace a call is a span of gloo's; its `send` and `recv` last as long as a handle, which measures no transfer.
+CPU trace a call is a span of gloo's; its `send` and `recv` last as long as a handle, which measures no transfer, so
+where annotations tell how long the program waits for one, that is its span.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pandas as pd
 
 from tracekit.model import CALLS, COMM, NO_STEP
 from tracekit.read import names
-from tracekit.read.annotated import ProcessGroup, told_by_annotations
+from tracekit.read.annotated import ProcessGroup, awaited, told_by_annotations
 from tracekit.read.columns import whole
 from tracekit.read.work import Sorted
 
@@ -33,12 +34,13 @@ def calls_of(found: Sorted, collectives: pd.DataFrame, process_groups: Mapping[s
     if found.on_cpu:
         handles = found.host[_named(found.host, _is_handle)]
         rows = pd.concat([work, handles]).sort_values("start_ns", kind="stable")
-        told, annotations = (
-            told_by_annotations(rows, found.host, collectives, process_groups),
-            list(rows["name"]),
-        )
+        told = told_by_annotations(rows, found.host, collectives, process_groups)
+        waits = awaited(rows, told)
+        told.loc[list(waits.untold), ["sequence", "source", "destination"]] = None
+        rows, told = (table[~table.index.isin(waits.handles)] for table in (rows, told))
+        arrivals_ns, annotations = waits.arrivals_ns, list(rows["name"])
     else:
-        rows = work
+        rows, arrivals_ns = work, {}
         told, annotations = _told(rows, found.host, collectives)
     members = [_members(*pair, process_groups) for pair in zip(told["group"], told["group_ranks"], strict=True)]
     groups = _group_names(told)
@@ -72,6 +74,7 @@ def calls_of(found: Sorted, collectives: pd.DataFrame, process_groups: Mapping[s
         "group_size": list(map(whole, told["group_size"])),
         "group_ranks": members,
         "device_work": rows.index.isin(work.index),
+        "arrival_ns": [arrivals_ns.get(label) for label in rows.index],
     }  # fmt: skip
     return pd.DataFrame(columns, index=rows.index, columns=list(CALLS)).astype(CALLS)
 

@@ -3,9 +3,9 @@
 Members of a synchronising collective end together when the call is short; long ones end apart for real. So two ranks'
 clocks differ by the median difference of ends over the shortest quarter of the calls that they share, and the error of
 that is the differences' median absolute deviation (over ten calls at least: the ends of five often lie to one side by
-chance, as gloo's, where now one member ends first and now the other). Ranks that share no call are tied through others, and parts of the
-job that share no collective at all by sends and receives, which bound the difference: no receive ends before its send
-began, and no send before its receive began.
+chance, as gloo's, where now one member ends first and now the other). Ranks that share no call are tied through
+others, and parts of the job that share no collective at all by sends and receives, which bound the difference: no
+receive ends before its send began, and no send before its receive began.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _prepared(calls: pd.DataFrame, groups: Mapping[Local, Group]) -> pd.DataFram
             "seq": calls["seq"],
             "bytes": calls["bytes"].fillna(-1).astype("int64"),
             "comms_id": calls["comms_id"],
-            "start_ns": calls["start_ns"],
+            "start_ns": calls["arrival_ns"].fillna(calls["start_ns"]).astype("int64"),
             "end_ns": calls["end_ns"],
             "key": pd.Series(pd.NA, index=calls.index, dtype="Int64"),
             "how": "none",
@@ -134,8 +134,24 @@ def _by_sequence(rows: pd.DataFrame) -> pd.DataFrame:
     told = _open(rows) & rows["seq"].notna()
     rows = _keyed(rows, told & ~rows["p2p"], ["group", "seq", "op"], "seq")
     ends_known = rows["p2p"] & (rows["source"] >= 0) & (rows["destination"] >= 0)
-    rows = _keyed(rows, _open(rows) & told & ends_known, ["group", "source", "destination", "seq"], "seq")
-    return _by_turn(rows, _open(rows) & ends_known, ["group", "source", "destination"])
+    by = ["group", "source", "destination"]
+    alike = _counted_alike(rows, _open(rows) & told & ends_known, by)
+    rows = _keyed(rows, alike, [*by, "seq"], "seq")
+    return _by_turn(rows, _open(rows) & ends_known, by)
+
+
+def _counted_alike(rows: pd.DataFrame, among: pd.Series, by: list[str]) -> pd.Series:
+    """Which sends and receives bear numbers that both ends count alike.
+
+    One counter may run over all of a rank's peers (PyTorch's does): then numbers of two ends that are equal are so by
+    chance. They tell something if the end that shows fewer has none that the other lacks.
+    """
+    each = rows.loc[among, ["rank", *by, "seq"]].drop_duplicates()
+    fewest = each.groupby([*by, "rank"]).size().groupby(by).min()
+    shared = each.groupby([*by, "seq"]).size().eq(2).groupby(by).sum()
+    alike = (shared >= fewest).rename("alike").reset_index()
+    told = rows[by].merge(alike, on=by, how="left")["alike"].fillna(False).astype(bool)
+    return among & told.set_axis(rows.index)
 
 
 def _by_turn(rows: pd.DataFrame, among: pd.Series, by: list[str]) -> pd.DataFrame:
@@ -318,6 +334,7 @@ def _finished(calls: pd.DataFrame, rows: pd.DataFrame, clocks: Mapping[int, cloc
     return calls.assign(
         start_ns=start_ns,
         end_ns=end_ns,
+        arrival_ns=calls["arrival_ns"] - offset,
         group=_group_names(rows),
         peer=_known_peers(calls, rows),
         match=rows["key"].map(number).astype("Int64"),

@@ -77,7 +77,7 @@ _PIPELINE_ACTION = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
 _PIPELINE_WORDS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
 _MICROBATCH_SPAN = re.compile(r"^(forward|backward)[ _](?:(?:microbatch|mb)[ _=]?)?(\d{1,9})$", re.IGNORECASE)
 _GLOO = "gloo:"
-_ANNOTATED_CALL = re.compile(r"^comm:(\w+) (.{1,2000})$")
+_ANNOTATED_CALL = re.compile(r"^(?P<what>comm|wait):(\w+) (.{1,2000})$")
 _DISPATCHER_OPERATOR = re.compile(r"^\w+::[\w.]+$")  # `torch::autograd::AccumulateGrad` is none
 _NO_COMPUTE_NAMESPACES = ("autograd::", "c10d::", "_c10d_functional::", "_c10d_functional_autograd::")
 _ALGORITHM = re.compile(r"_(RING|TREE|NVLS_TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|PAT)(?:_(LL128|LL|SIMPLE))?", re.I)
@@ -232,19 +232,29 @@ class AnnotatedCall:
     threads: tuple[str, ...]
 
 
-def annotated_call(name: str) -> AnnotatedCall | None:
-    """The call that an annotation `comm:OP group=G seq=N bytes=B ...` tells; None for any other name."""
+def annotated_call(name: str, what: str = "comm") -> AnnotatedCall | None:
+    """The call that an annotation `comm:OP group=G seq=N bytes=B ...` tells; None for any other name.
+
+    `what` is "wait" for the annotations around the program's waits for calls, which are spelled alike.
+    """
     found = _ANNOTATED_CALL.match(name)
-    if not found:
+    if not found or found["what"] != what:
         return None
-    told = dict(pair.split("=", 1) for pair in found[2].split() if "=" in pair)
+    told = dict(pair.split("=", 1) for pair in found[3].split() if "=" in pair)
     numbers = {key: int(text) for key, text in told.items() if text.isdecimal() and len(text) < 19}
     if "group" not in told or "seq" not in numbers or "bytes" not in numbers:
         return None
     return AnnotatedCall(
-        operation(found[1]), told["group"], numbers["seq"], numbers["bytes"], told.get("dtype"),
+        operation(found[2]), told["group"], numbers["seq"], numbers["bytes"], told.get("dtype"),
         numbers.get("src"), numbers.get("dst"), tuple(filter(None, told.get("threads", "").split(","))),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=65536)
+def awaited_transfer(name: str) -> AnnotatedCall | None:
+    """The send or receive that an annotation `wait:OP group=G ...` tells the program to wait for; None for others."""
+    call = annotated_call(name, "wait")
+    return call if call and call.op in ("send", "recv") and None not in (call.source, call.destination) else None
 
 
 def tells_a_call(name: str) -> bool:

@@ -178,7 +178,8 @@ def _on_cpu(spans: pd.DataFrame) -> Sorted:
 
     The program's own threads compute; a thread on which gloo runs collectives, and that neither takes steps nor issues
     calls, is gloo's own. What a communication span contains on its thread is that call's work, not compute; but a
-    handle's span (of gloo's send or receive) only lasts while the program does other things.
+    handle's span (of gloo's send or receive) only lasts while the program does other things. Where annotations tell how
+    long the program waits for such a call, these waits are its communication.
     """
     labels = spans["name"].cat.categories
     codes = spans["name"].cat.codes.to_numpy()
@@ -188,14 +189,47 @@ def _on_cpu(spans: pd.DataFrame) -> Sorted:
     computes = np.array([names.is_dispatcher_operator(name) for name in labels], bool)[codes]
     own = np.array([name.startswith(("ProfilerStep#", "c10d::")) for name in labels], bool)[codes]
     annotated = is_kind(spans, ANNOTATION, OPERATOR)
-    comm = is_gloo & ~is_handle & annotated
+    waits = np.array([names.awaited_transfer(name) is not None for name in labels], bool)[codes] & annotated
+    collectives = is_gloo & ~is_handle & annotated
+    comm = collectives | waits
     lanes = spans["lane"].cat.codes.to_numpy()
-    gloo_lanes = np.setdiff1d(np.unique(lanes[comm]), np.unique(lanes[own]))
+    gloo_lanes = np.setdiff1d(np.unique(lanes[collectives]), np.unique(lanes[own]))
     compute = computes & is_kind(spans, OPERATOR) & ~np.isin(lanes, gloo_lanes)
-    compute &= ~_contained(spans, issues & annotated & ~(is_gloo & is_handle), compute)
+    communicating = (issues & annotated & ~(is_gloo & is_handle)) | waits
+    compute &= ~_contained(spans, communicating, compute)
     spans = spans.assign(kind=_with_kind(spans, compute, COMPUTE), launch_ns=NO_TIME, launch_lane=-1)
     spans = spans.assign(kind=_with_kind(spans, comm, COMM))
-    return Sorted(spans[comm | compute], spans[~(comm | compute)], True, 0, 0, 0)
+    work = _without_what_they_contain(spans[comm | compute], spans[communicating])
+    return Sorted(work, spans[~(comm | compute)], True, 0, 0, 0)
+
+
+def _without_what_they_contain(work: pd.DataFrame, communicating: pd.DataFrame) -> pd.DataFrame:
+    """The work, operators that call or wait for communication in the pieces that are left of them.
+
+    DTensor's do (`aten::add` around `_c10d_functional::wait_tensor`). Each piece counts as a call.
+    """
+    compute = is_kind(work, COMPUTE)
+    start, end = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
+    lanes, theirs = work["lane"].cat.codes.to_numpy(), communicating["lane"].cat.codes.to_numpy()
+    places: list[int] = []
+    starts, ends = [], []
+    for lane in np.intersect1d(lanes[compute], theirs):
+        there = communicating[theirs == lane]
+        cut = intervals.union(there["start_ns"].to_numpy(), there["end_ns"].to_numpy())
+        first = np.minimum(np.searchsorted(cut.starts, start), len(cut) - 1)
+        for place in np.flatnonzero(
+            compute & (lanes == lane) & (cut.starts[first] >= start) & (cut.ends[first] <= end)
+        ):
+            left = intervals.subtract(intervals.union(start[place : place + 1], end[place : place + 1]), cut)
+            places += [int(place)] * len(left)
+            starts.append(left.starts)
+            ends.append(left.ends)
+    if not starts:
+        return work
+    pieces = work.iloc[places].assign(start_ns=np.concatenate(starts), end_ns=np.concatenate(ends))
+    whole = np.ones(len(work), bool)
+    whole[places] = False
+    return pd.concat([work[whole], pieces]).sort_values("start_ns", kind="stable")
 
 
 def _contained(spans: pd.DataFrame, outer: Flags, inner: Flags) -> Flags:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
-from tracekit.measures.idle import CAUSES
+from tracekit.idling import CAUSES
 from tracekit.model import Run
 from tracekit.report.account import in_complete_steps
 from tracekit.split import UNKNOWN
@@ -93,21 +93,22 @@ def bus_bandwidth(analysis: Analysis, from_bytes: int) -> Shares:
 
 def ends_apart_ns(run: Run, operations: Sequence[str]) -> list[int]:
     """For each matched call of several ranks how far apart its members end, on the one clock."""
-    calls = run.calls[run.calls["match"].notna() & run.calls["op"].isin(operations) & run.calls["device_work"]]
+    ended = run.calls["device_work"] & run.calls["arrival_ns"].isna()  # else the call's span is a program's wait for it
+    calls = run.calls[run.calls["match"].notna() & run.calls["op"].isin(operations) & ended]
     ends = calls.groupby("match")["end_ns"]
     return [int(apart) for apart in ends.max() - ends.min()]
 
 
 def idle_by_cause(analysis: Analysis) -> Shares:
     """Idle time a step by cause, named without `_ns`."""
-    return _causes(step_shares(analysis["idle"], analysis.run, CAUSES)[CAUSES].sum())
+    return _causes(step_shares(analysis["idle"], analysis.run, CAUSES)[list(CAUSES)].sum())
 
 
 def most_idle(analysis: Analysis) -> tuple[int, Shares]:
     """The rank that idles most a step, and its idle time by cause; there has to be a complete step."""
     rows = in_complete_steps(analysis["idle"], analysis.run)
     rank = int(rows.groupby("rank")["idle_ns"].mean().idxmax())  # type: ignore[call-overload]
-    return rank, _causes(rows.loc[rows["rank"] == rank, CAUSES].mean())
+    return rank, _causes(rows.loc[rows["rank"] == rank, list(CAUSES)].mean())
 
 
 def _causes(lengths: pd.Series) -> Shares:

@@ -35,7 +35,7 @@ def step_section(analysis: Analysis) -> Iterator[RenderableType]:
     mean = means.mean(numeric_only=True).to_dict()
     unit = time_unit(means["step_ns"].max())
     yield _step_sentence(mean, unit, len(means))
-    yield _hidden_sentence(mean, unit)
+    yield _hidden_sentence(mean, unit, handles=not analysis.run.calls["device_work"].all())
 
 
 def rank_section(analysis: Analysis, width: int) -> Iterator[RenderableType]:
@@ -61,9 +61,11 @@ def _step_sentence(mean: Mean, unit: TimeUnit, ranks: int) -> Text:
     return line.append(".")
 
 
-def _hidden_sentence(mean: Mean, unit: TimeUnit) -> Text:
+def _hidden_sentence(mean: Mean, unit: TimeUnit, *, handles: bool) -> Text:
+    """How much is hidden; `handles` are calls whose spans tell no length."""
     if mean["comm_ns"] == 0:
-        return Text("No communication.")
+        untold = "No communication but gloo's sends and receives; how long the program waits for them is not annotated."
+        return Text(untold if handles else "No communication.")
     hidden = percent(mean["overlap_ns"], mean["comm_ns"])
     return Text(f"Of {unit.with_name(mean['comm_ns'])} of communication {hidden} is hidden under compute.")
 
