@@ -4,7 +4,7 @@ from tracekit.plan.hardware import preset
 from tracekit.plan.scaling import Point
 from tracekit.plan.search import Request, plans
 from tracekit.plan.transformer import preset as model_preset
-from tracekit.report.plan_text import Operating, big, operating_sentence, plan_text, span, table
+from tracekit.report.plan_text import Operating, batch_sentence, big, operating_sentence, plan_text, span, table
 
 REQUEST = Request(model_preset("llama-7b"), preset("a100-80gb", 8), 64)
 
@@ -44,6 +44,14 @@ def test_operation_in_a_sentence():
     # 14 bytes for each of 6.738 billion parameters at 2 GB/s.
     told = operating_sentence(REQUEST, Operating(2e9))
     assert "94 GB, 47.17 s at 2 GB/s" in told
+
+
+def test_the_batch_in_a_sentence(found):
+    told = batch_sentence(found.chosen, Operating(1e9, samples=6401, base_batch=16))
+    assert told.startswith("64 samples = data 8 × ")
+    assert "6,401 samples are 101 steps" in told
+    assert "4 times its learning rate with SGD (linear), 2 times with Adam" in told
+    assert "learning rate" not in batch_sentence(found.chosen, Operating(1e9))
 
 
 @pytest.mark.parametrize(

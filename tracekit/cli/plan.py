@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracekit.plan.search import Request
     from tracekit.plan.step import Prediction
     from tracekit.plan.transformer import Transformer
+    from tracekit.report.plan_text import Operating
 
 TOKENS_PER_STEP = 4_000_000
 """The batch, if none is given: LLaMA's (Touvron et al. 2023, table 2)."""
@@ -62,12 +63,15 @@ def plan(
     stages: Annotated[int, typer.Option("--stages", help="Stages per rank.")] = 0,
     checkpointing: Annotated[str, typer.Option("--checkpointing", help="none, selective or full.")] = "",
     storage: Annotated[str, typer.Option("--storage", metavar="100GB/s", help="Of checkpoints, for the job.")] = "",
+    samples: Annotated[int, typer.Option("--samples", help="Of an epoch: tells its steps.")] = 0,
+    base_batch: Annotated[int, typer.Option("--base-batch", help="Batch with a known learning rate.")] = 0,
     verify: Annotated[str, typer.Option("--verify", metavar="RUN", help="Set the plan beside a run's traces.")] = "",
     json: Annotated[str, typer.Option("--json", metavar="FILE|-", help="Write the plan as JSON.")] = "",
 ) -> None:
     """Say which layout to train a model with on so many GPUs, how quick it is, what it holds and sends, and why."""
     from tracekit.cli.quantities import link, number
     from tracekit.plan import hardware
+    from tracekit.report.plan_text import Operating
 
     check_writable(json)
     fixed = _fixed(
@@ -97,8 +101,9 @@ def plan(
         raise WrongUse("tracekit plan takes a model and --gpus, as in: tracekit plan llama-7b --gpus 8")
     shape = _model(model, sequence)
     request = _request(shape, chosen_cluster(gpus), batch, precision, trainable, unfused, schedules or schedule, fixed)
-    bandwidth = number(storage, "--storage") if storage else 0.0
-    _show(request, model, cluster, bandwidth, json)
+    nodes = max(1, gpus // request.cluster.gpus_per_node)
+    storage_bandwidth = number(storage, "--storage") if storage else STORAGE_PER_NODE * nodes
+    _show(request, model, cluster, Operating(storage_bandwidth, samples=samples, base_batch=base_batch), json)
 
 
 def _fixed(**given: int | str | None) -> tuple[tuple[str, object], ...]:
@@ -157,20 +162,18 @@ def _default_batch(model: Transformer, cluster: Cluster) -> int:
     return power if power % cluster.gpus == 0 else cluster.gpus * max(1, power // cluster.gpus)
 
 
-def _show(request: Request, model: str, cluster: str, storage: float, json: str) -> None:
+def _show(request: Request, model: str, cluster: str, operating: Operating, json: str) -> None:
     from shutil import get_terminal_size
 
     from tracekit.plan.scaling import scaling
     from tracekit.plan.search import plans
     from tracekit.report.plan_json import plan_document
-    from tracekit.report.plan_text import Operating, plan_text
+    from tracekit.report.plan_text import plan_text
 
     found = plans(request)
     gpus = request.cluster.gpus
     counts = sorted({max(1, gpus // 8), max(1, gpus // 2), gpus, 2 * gpus})
     points = scaling(request, counts, [found.chosen])
-    nodes = max(1, gpus // request.cluster.gpus_per_node)
-    operating = Operating(storage or STORAGE_PER_NODE * nodes)
     if json != STDOUT:
         width = get_terminal_size((100, 24)).columns
         print(plan_text(found, model, cluster, points, operating, width=width), end="")

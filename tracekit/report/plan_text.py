@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tracekit.plan import operations
+from tracekit.plan import batch, operations
 from tracekit.plan.explain import reasons
 from tracekit.plan.memory import USABLE
 from tracekit.plan.scaling import Point
@@ -16,15 +16,21 @@ from tracekit.report.wording import counted
 
 GB = 1e9
 NEXT_BEST = 4
+RULES: tuple[batch.Rule, ...] = ("linear", "square-root")
 
 
 @dataclass(frozen=True)
 class Operating:
-    """What a job's operation is reckoned with: storage in bytes per second, failures per GPU and day, restart."""
+    """What a job's operation is reckoned with: storage in bytes per second, failures per GPU and day, restart.
+
+    `samples` are those of an epoch, `base_batch` one for which a learning rate is known; None where nothing is asked.
+    """
 
     storage_bandwidth: float
     failures_per_gpu_day: float = operations.FAILURES_PER_GPU_DAY
     restart_s: float = 600.0
+    samples: int | None = None
+    base_batch: int | None = None
 
 
 def plan_text(
@@ -48,7 +54,7 @@ def plan_text(
         *_scaling(points),
         "",
         *_wrapped(f"Operate  {operating_sentence(plans.request, operating)}", width, 9),
-        *_wrapped(f"Batch    {_batch(chosen)}", width, 9),
+        *_wrapped(f"Batch    {batch_sentence(chosen, operating)}", width, 9),
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -169,12 +175,23 @@ def operating_sentence(request: Request, operating: Operating) -> str:
     )
 
 
-def _batch(plan: Prediction) -> str:
+def batch_sentence(plan: Prediction, operating: Operating) -> str:
+    """What makes up the batch, steps of an epoch, and where to start looking for a learning rate."""
     layout = plan.layout
-    return (
+    told = (
         f"{layout.batch:,} samples = data {layout.data} × micro-batch {layout.micro_batch} × {layout.microbatches} "
         f"accumulated, {big(layout.batch * plan.model.sequence)} tokens a step"
     )
+    if operating.samples:
+        steps = batch.steps_per_epoch(operating.samples, layout.batch)
+        told += f"; {operating.samples:,} samples are {counted(steps, 'step')}, {span(steps * plan.seconds)}"
+    if operating.base_batch:
+        linear, root = (batch.learning_rate(1.0, operating.base_batch, layout.batch, rule) for rule in RULES)
+        told += (
+            f"; from a tuned batch of {operating.base_batch:,} start at {linear:.3g} times its learning rate with SGD "
+            f"(linear), {root:.3g} times with Adam (square root), warm up, and search: these are heuristics"
+        )
+    return told
 
 
 # How numbers read -----------------------------------------------------------------------------------------------------
