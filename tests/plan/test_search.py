@@ -98,8 +98,12 @@ def test_more_gpus_than_samples():
 
 
 def test_given_degrees_that_exclude_each_other():
-    assert "3 does not divide 8 GPUs" in said(request(fixed=(("tensor", 3),)))
-    assert "32 heads do not divide by tensor 64" in said(request(gpus=64, fixed=(("tensor", 64),)))
+    assert "3 does not divide 8 GPUs; 2 would, or 3 GPUs" in said(request(fixed=(("tensor", 3),)))
+    assert "32 heads do not divide by tensor 64; 32 would" in said(request(gpus=64, fixed=(("tensor", 64),)))
+    assert "32 layers cannot be shared out to pipeline 64; 32 would" in said(
+        request(gpus=64, fixed=(("pipeline", 64),))
+    )
+    assert "batch 10 does not divide by the 8 samples" in said(request(batch=10, fixed=(("data", 8),)))
 
 
 def test_given_degrees_that_do_not_fit_may_be_left_open():

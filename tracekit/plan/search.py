@@ -11,6 +11,7 @@ default). Sequence parallelism is on wherever tensor is, as it moves as much and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -253,17 +254,28 @@ def _no_layout(request: Request) -> str:
 
 
 def _conflict(request: Request) -> str:
-    """Why the given fields exclude each other: what they leave of the GPUs, the model and the batch."""
+    """Why the given fields exclude each other: what they leave of the GPUs, the model and the batch; what would do."""
     given = {name: value for name, value in request.fixed if isinstance(value, int)}
-    axes = [int(given.get(name, 1)) for name in ("tensor", "pipeline", "context", "data")]
-    product = axes[0] * axes[1] * axes[2] * axes[3]
-    if request.cluster.gpus % product:
-        return f"their product {product} does not divide {request.cluster.gpus} GPUs"
-    if request.model.heads % axes[0]:
-        return f"{request.model.heads} heads do not divide by tensor {axes[0]}"
-    if request.model.layers % axes[1]:
-        return f"{request.model.layers} layers do not divide by pipeline {axes[1]}"
+    axes = {name: given.get(name, 1) for name in ("tensor", "pipeline", "context", "data")}
+    product, gpus, model = math.prod(axes.values()), request.cluster.gpus, request.model
+    samples = axes["data"] * given.get("micro_batch", 1)
+    if gpus % product:
+        return f"their product {product} does not divide {gpus} GPUs; {_near(product, gpus)} would, or {product} GPUs"
+    if model.heads % axes["tensor"]:
+        return (
+            f"{model.heads} heads do not divide by tensor {axes['tensor']}; {_near(axes['tensor'], model.heads)} would"
+        )
+    if axes["pipeline"] > model.layers:
+        return f"{model.layers} layers cannot be shared out to pipeline {axes['pipeline']}; {model.layers} would"
+    if request.batch % samples:
+        more = samples * max(1, round(request.batch / samples))
+        return f"batch {request.batch} does not divide by the {samples} samples of all replicas; batch {more} would"
     return "they exclude each other, the batch or the model's shape; leave one of them open"
+
+
+def _near(number: int, of: int) -> int:
+    """The largest divisor of `of` that is not above `number`."""
+    return max(value for value in _divisors(of, of) if value <= number)
 
 
 def _nothing_fits(request: Request, least: Candidate) -> str:

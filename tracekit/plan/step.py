@@ -9,6 +9,7 @@ layer run beside its neighbour's compute; the first gather has none to run besid
 micro-batch's backward still runs, at the end of which the last layer's remain; ZeRO-1 and 2 gather weights while the
 next step's first forward runs, except for the first layer's. A pipeline's sends are hidden while there is another
 micro-batch to work on; in the ramp each hop is waited for. An axis that is not in `overlapped` hides nothing.
+Compute and communication that run at once are taken not to slow each other, which on GPUs they do by some percent.
 
 The ramp, from the first forward to the last backward on any rank: what the other ranks' stages take for one micro-batch
 by v stages per rank, and by three where the schedule splits the backward (see `plan.pipeline`; exact for equal stages).
