@@ -117,16 +117,16 @@ def predict(
 ) -> Prediction:
     """The step with this layout. The layout need not fill the cluster, nor fit into its memory."""
     last = output_place(layout)
-    slow, early = _rank(model, layout, cluster, precision, last, overlapped), None
-    if last != 0:
-        early = _rank(model, layout, cluster, precision, 0, overlapped)
-    slowest = slow if early is None or slow.per_microbatch >= early.per_microbatch else early
-    common = slowest if early is None else early
+    ends = [
+        _rank(model, layout, cluster, precision, place, overlapped) for place in dict.fromkeys((last, _other(layout)))
+    ]
+    slowest, common = max(ends, key=lambda rank: rank.per_microbatch), ends[-1]
+    first = ends[0] if last == 0 else common
     exposed = {axis: layout.microbatches * value for axis, value in slowest.exposed.items() if value}
     bubble = _ramp(layout, common)
     if layout.pipeline > 1:
-        exposed[PIPELINE] = exposed.get(PIPELINE, 0.0) + _hops(layout, common)
-    data = max(_data(slowest, layout, overlapped), _data(common, layout, overlapped))
+        exposed[PIPELINE] = exposed.get(PIPELINE, 0.0) + _hops(layout, first)
+    data = max(_data(rank, layout, overlapped) for rank in ends)
     if data:
         exposed[DATA] = exposed.get(DATA, 0.0) + data
     parameters = trainable * held(model, layout).total / (layout.shards if layout.zero_stage else 1)
@@ -140,9 +140,14 @@ def predict(
         exposed,
         bubble,
         optimizer_step(parameters, precision).seconds(cluster),
-        tuple(common.calls),
+        tuple(first.calls),
         _hardware_flops(model, layout),
     )
+
+
+def _other(layout: Layout) -> int:
+    """The first place in the pipeline without the output layer; 0 without a pipeline."""
+    return min(1, layout.pipeline - 1) if output_place(layout) == 0 else 0
 
 
 @dataclass(frozen=True)
