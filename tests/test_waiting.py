@@ -65,6 +65,12 @@ def test_the_run_that_was_asked_is_not_changed():
     assert "wait_ns" not in run.calls
 
 
+def test_waits_are_computed_once_for_a_run_and_not_for_another_of_its_tables():
+    run = lanes.run("0/20 NNN\n1/20 .NN")
+    assert with_waits(run) is with_waits(run)
+    assert with_waits(replace(run, calls=run.calls.iloc[:1])).calls["wait_ns"].isna().all()
+
+
 def test_exposed_wait_is_a_set_of_time():
     run = with_waits(
         lanes.run("""

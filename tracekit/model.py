@@ -211,9 +211,9 @@ def one_after_another(work: PerRank, ranks: Sequence[RankTables]) -> Iterator[pd
     return map(work, ranks)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
-    """A job's traces: the small tables of all ranks, and the way to each rank's large ones.
+    """A job's traces: the small tables of all ranks, and the way to each rank's large ones. Equal to itself only.
 
     `ranks`, `steps`, `calls` and `notes` have the columns of `RANKS`, `STEPS`, `CALLS` and `NOTES`.
     """

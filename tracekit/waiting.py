@@ -12,6 +12,7 @@ arrived before the program began to wait, since then part of it went by unseen.
 from __future__ import annotations
 
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +27,22 @@ SYNCHRONIZING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "ba
 Rows = npt.NDArray[np.intp]
 
 
+_timed: WeakKeyDictionary[Run, Run] = WeakKeyDictionary()
+
+
 def with_waits(run: Run) -> Run:
     """The run, its calls with four columns more: `wait_ns`, `transfer_ns`, `last_rank` and `resolvable`.
 
     All are null where nothing is known. `last_rank` is the member that arrives last, of several at once the lowest.
-    `resolvable` is false where the wait is below the error of the two ranks' clocks, or that is unknown.
+    `resolvable` is false where the wait is below the error of the two ranks' clocks, or that is unknown. Many measures
+    ask for it, so it is computed once for a run.
     """
+    if run not in _timed:
+        _timed[run] = _with_waits(run)
+    return _timed[run]
+
+
+def _with_waits(run: Run) -> Run:
     shared = run.calls[_is_shared(run.calls)]
     last = _last_members(shared).loc[shared["match"]]
     start_ns, last_ns = shared["start_ns"].to_numpy(), last["arrival_ns"].to_numpy()

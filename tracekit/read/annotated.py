@@ -39,7 +39,10 @@ def told_by_annotations(
 ) -> pd.DataFrame:
     """What annotations tell of gloo's spans: the columns of `RawTrace.collectives`, null where none tells anything."""
     annotations = _annotations(host)
-    waits = {label: call for label, name in spans["name"].items() if (call := names.awaited_transfer(str(name)))}
+    waits: dict[int, names.AnnotatedCall] = {}
+    for label, name in zip(spans.index.tolist(), spans["name"].tolist(), strict=True):
+        if call := names.awaited_transfer(name):
+            waits[label] = call
     ran = spans[~spans.index.isin(list(waits))]
     joined = {**_transfers(ran, annotations), **_collectives(ran, annotations, collectives, groups), **waits}
     rows = [
