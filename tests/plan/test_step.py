@@ -160,4 +160,4 @@ def test_a_step_is_what_its_schedule_takes_when_replayed(schedule, ranks, micro_
     took = replayed(orders(schedule, ranks, micro_batches, stages), seconds)
     # The formula takes a V's other ranks for alike; a heavy last stage, on the first rank, makes that 3 % too long.
     exact = schedule not in ("zbv", "dualpipev") or vocabulary == 2
-    assert predict(model, layout, CLUSTER).seconds == pytest.approx(took, rel=1e-6 if exact else 0.03)
+    assert predict(model, layout, CLUSTER).seconds == pytest.approx(took, rel=1e-4 if exact else 0.03)
