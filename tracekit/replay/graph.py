@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.replay.segments import DONE, MEETING, READY, SOURCE, STEP_END, STOP, UNSEEN, Stretches
+from tracekit.replay.rank import Stretches
+from tracekit.replay.segments import DONE, MEETING, READY, SOURCE, STEP_END, STOP, UNSEEN
 
 HELD_BYTES = 128 * 2**20
 """So much the moments of the scenarios that are replayed at once may take."""
@@ -83,11 +84,12 @@ class Graph:
         median = np.stack([one.median for one in scenarios], axis=2)
         free = np.array([one.free for one in scenarios])
         at = np.zeros((self.nodes, len(scenarios)))
+        flat, base = self.weights.ravel(), np.arange(len(self.src)) * self.weights.shape[1]
         starts = np.flatnonzero(np.diff(self.dst, prepend=-1))
         bounds = np.searchsorted(starts, self.levels)
         for low, high, first, last in zip(self.levels[:-1], self.levels[1:], bounds[:-1], bounds[1:], strict=True):
             edges = slice(low, high)
-            length = np.take_along_axis(self.weights[edges], variant[self.rank[edges]], axis=1)
+            length = flat.take(base[edges, None] + variant[self.rank[edges]])
             moved = np.flatnonzero(self.transfer[edges] >= 0) + low
             if len(moved):
                 by = self.rank[moved], self.transfer[moved]

@@ -116,6 +116,8 @@ def _last_to_end(work: Work, since: Times, at: Times, slack: int | Times) -> Cod
     end = work.end - tolerance(work)
     order = np.argsort(end, kind="stable")
     place = np.searchsorted(end[order], at + slack, side="right") - 1
+    while (later := (place >= 0) & (work.start[order[place]] >= at)).any():
+        place[later] -= 1  # short work that began only then cannot have been waited for
     found = np.where(place >= 0, order[place], NOTHING)
     fits = (found >= 0) & (work.start[found] < at) & (~work.launched[found] | (work.launch[found] <= since))
     return np.where(fits, found, NOTHING)

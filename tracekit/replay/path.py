@@ -14,9 +14,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracekit.model import RankTables
+from tracekit.replay.rank import look_at
 from tracekit.replay.replay import Replay
-from tracekit.replay.segments import DONE, READY, STEP_END, look_at
-from tracekit.replay.work import CLASSES, HOST
+from tracekit.replay.segments import DONE, READY, STEP_END
+from tracekit.replay.work import CLASSES, COLLECTION, HOST, LOADING
 
 COLUMNS = {
     "step": "int64", "rank": "int64", "lane": "str", "what": "str", "name": "str", "start_ns": "int64",
@@ -25,6 +26,7 @@ COLUMNS = {
 """`what` is a class of work, `host`, or a kind of transfer; `name` the longest work there. Times are those of the
 replay with measured durations, on the run's clock. A step's lengths sum to its replayed length."""
 HOST_LANE = "host"
+CPU = "cpu"
 SHORT_NS = 1_000_000
 """The host does not tell of less than this between two spans of one class."""
 
@@ -45,7 +47,8 @@ def critical_path(replay: Replay) -> pd.DataFrame:
 def _hosts_told_apart(replay: Replay, path: pd.DataFrame) -> pd.DataFrame:
     """The path, the host's pieces cut by what it does there: on a CPU trace it computes, too."""
     host = path[path["lane"] == HOST_LANE]
-    if host.empty:
+    alike = (replay.run.ranks["device"] != CPU).all() and not {LOADING, COLLECTION} & set(replay.classes)
+    if host.empty or alike:
         return path
     parts = replay.run.map(partial(_of_host, host=host, base_ns=replay.stretches.base_ns))
     rows = pd.concat([path[path["lane"] != HOST_LANE], parts[list(COLUMNS)].astype(COLUMNS)])
@@ -98,7 +101,7 @@ def _pieces(replay: Replay) -> Iterator[tuple[int, int, str, str, str, float, fl
     """What the path is made of, the last first."""
     edges = list(replay.graph.path(replay.measured))
     rows = replay.graph.rows.iloc[[edge for edge, _, _ in edges]]
-    columns = (rows[name].tolist() for name in ("nth_rank", "kind", "lane", "what", "name", "device_ns"))
+    columns = (rows[name].astype(object).tolist() for name in ("nth_rank", "kind", "lane", "what", "name", "device_ns"))
     kinds = rows["transfer"].fillna(-1).astype(int).tolist()
     stretch, reached = -1, -np.inf
     for (_, begin, end), nth, kind, lane, what, name, device_ns, moved in zip(edges, *columns, kinds, strict=True):

@@ -27,7 +27,9 @@ from tracekit.replay import unseen
 from tracekit.replay.graph import Graph, Scenario, graph_of
 from tracekit.replay.joined import joined
 from tracekit.replay.pace import IDEAL, MEASURED, NO_HOST, Pace, pace_of
-from tracekit.replay.segments import DONE, NO_NODE, READY, UNEXPLAINED, Stretches, edges, first_look
+from tracekit.replay.rank import Stretches
+from tracekit.replay.segments import DONE, NO_NODE, READY, UNEXPLAINED, edges, first_look
+from tracekit.replay.unseen import NOBODY
 from tracekit.replay.work import CLASSES, HOST
 
 TRUSTED_FRAC = 0.05
@@ -160,7 +162,9 @@ def replay_of(asked: Asked, window: int | None = None) -> Replay:
     lengths = instances[["rank", "step", "what", "length_ns"]].astype("int64")
     if lengths.empty or not complete.any():
         raise NotMeasured("the run has no complete step that could be replayed")
-    met = _met(graph_of(_nodes(seen, ranks), calls, stretches), run, ranks)
+    met = NOBODY
+    if (seen["unseen"] >= 0).any():
+        met = _met(graph_of(_nodes(seen, ranks), calls, stretches), run, ranks)
     lengths = _without(lengths, met)
     lengths = lengths[lengths["step"].map(complete).astype(bool)]
     pace = pace_of(lengths.rename(columns={"what": "cls", "length_ns": "total_ns"}), ranks, stage_of)

@@ -9,31 +9,20 @@ the earliest, for each variant of the rank's durations (`pace`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from tracekit.model import RankTables
-from tracekit.replay.causes import before_on_lane, latest_of, tolerance, usual_latency, waits
-from tracekit.replay.host import (
-    Blocks,
-    blocks_of_program,
-    blocks_on_device,
-    host_timeline,
-    step_spans,
-    with_marks,
-)
 from tracekit.replay.pace import Pace
-from tracekit.replay.timeline import Timeline
+from tracekit.replay.rank import Rank, Stretches, look_at
 from tracekit.replay.unseen import NOBODY
-from tracekit.replay.work import CLASSES, Codes, Flags, RankWork, Times, Work, rank_work
+from tracekit.replay.work import CLASSES, HOST, Codes, Flags, Times, Work
 
-KEPT_NS = 20_000
-"""A delay that nothing explains is kept in a replay up to this; the rest is left out, and shows as its error."""
 NEVER = -np.inf
 SOURCE, NO_NODE, UNEXPLAINED = -1, -2, -3
 SEGMENT, READY, DONE, STOP, STEP_END, MEETING, UNSEEN = range(7)
@@ -45,83 +34,6 @@ ABOUT = ["unseen", "begin_ns", "device_ns", "lane", "what", "from_ns", "at_ns", 
 Weights = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Stretches:
-    """Steps that follow each other: the stretch of each step, and when each stretch begins on the run's clock."""
-
-    of_step: Mapping[int, int]
-    begin_ns: Times
-    base_ns: int
-
-    def of(self, step: Codes) -> Codes:
-        """The stretch of each step."""
-        keys = np.array(sorted(self.of_step), np.int64)
-        values = np.array([self.of_step[key] for key in keys.tolist()], np.int64)
-        return values[np.searchsorted(keys, step)]
-
-
-@dataclass(frozen=True)
-class Rank:
-    """All that is found out about a rank before any pace is chosen."""
-
-    told: RankWork
-    blocks: Blocks
-    timeline: Timeline
-    steps: tuple[Times, Times]
-    step_numbers: Codes
-    before: Codes
-    pairs: tuple[Codes, Codes]
-    latency: Times
-    delay: Times
-    unexplained: Times
-    base_ns: int
-
-    @property
-    def work(self) -> Work:
-        return self.told.work
-
-    @cached_property
-    def totals(self) -> Times:
-        """Nanoseconds of each instance."""
-        work, count = self.work, len(self.told.instances.cls)
-        of_device = np.bincount(work.instance[work.instance >= 0], (work.end - work.start)[work.instance >= 0], count)
-        doing = self.timeline.doing
-        told = (doing >= 0) & (doing < count)
-        of_host = np.bincount(doing[told], self.timeline.lengths[told], count)
-        return np.asarray(of_device + of_host, np.int64)
-
-
-def look_at(one: RankTables, base_ns: int, met: pd.DataFrame | None = None) -> Rank:
-    """The rank's work and what it waits for; `met` is whom it met unseen (see `unseen.met`), if that is known."""
-    told = rank_work(one, base_ns)
-    work = told.work
-    steps = step_spans(one, work, base_ns)
-    before = before_on_lane(work)
-    latency = np.zeros(len(work), np.int64)
-    pairs = (np.empty(0, np.int64), np.empty(0, np.int64))
-    if one.on_cpu:
-        blocks = blocks_of_program(work, told.program, np.concatenate(steps))
-        ready = work.launch.copy()
-    else:
-        latency = np.minimum(np.where(work.launched, work.start - work.launch, 0), usual_latency(work, before))
-        blocks = blocks_on_device(one, work, steps[0], base_ns)
-        launched = np.where(work.launched, work.launch + latency, np.iinfo(np.int64).min)
-        ready = np.where(before >= 0, np.maximum(work.end[before], launched), launched)
-        ready = np.where(ready == np.iinfo(np.int64).min, work.start, ready)
-        pairs = waits(work, one.host, base_ns, before, ready)
-    latest = latest_of(pairs, work.end, ready)
-    late = work.start - latest
-    delay = np.clip(late, -tolerance(work), KEPT_NS)
-    waited = np.zeros(int(blocks.unseen.sum()), np.int64)
-    if met is not None:
-        blocks = with_marks(blocks, work.launch[np.isin(work.call, met.loc[met["unseen"] < 0, "call"])])
-        own = met[met["unseen"] >= 0]
-        waited[own["unseen"].to_numpy(np.int64)] = own["waited_ns"].to_numpy(np.int64)
-    timeline = host_timeline(one, told, blocks, waited, steps, base_ns)
-    numbers = one.steps["step"].to_numpy()
-    return Rank(told, blocks, timeline, steps, numbers, before, pairs, latency, delay, late - delay, base_ns)
-
-
 def first_look(one: RankTables, stretches: Stretches) -> pd.DataFrame:
     """The rank's edges as measured, and below them its instances with their lengths and how late work begins for no
     reason that is seen.
@@ -129,7 +41,7 @@ def first_look(one: RankTables, stretches: Stretches) -> pd.DataFrame:
     Instances are rows of kind `NO_NODE` with `step`, `what` and `length_ns`; the last row is of kind `UNEXPLAINED`.
     """
     if one.steps.empty:
-        return _table([], 1).assign(length_ns=0)
+        return _table([], None, 1).assign(length_ns=0)
     rank = look_at(one, stretches.base_ns)
     kinds = rank.told.instances
     measured = np.ones((len(kinds.cls) + 1, 1))
@@ -147,17 +59,28 @@ def edges(one: RankTables, stretches: Stretches, pace: Pace, met: pd.DataFrame) 
     when, its `step`, and its `call`. `met` is who met unseen (see `unseen.met`).
     """
     if one.steps.empty:
-        return _table([], pace.variants)
+        return _table([], None, pace.variants)
     mine = met[met["rank"] == one.rank]
     rank = look_at(one, stretches.base_ns, mine)
     factors = pace.factors(one.rank, rank.told.instances.cls, rank.totals)
     return _Cut(rank, stretches, factors, mine).table()
 
 
-def _table(parts: list[pd.DataFrame], variants: int) -> pd.DataFrame:
-    columns = ["src_kind", "src_place", *NODE, *ABOUT, *(f"w{nth}" for nth in range(variants))]
-    held = [part for part in parts if len(part)]
-    return pd.concat(held, ignore_index=True)[columns] if held else pd.DataFrame(columns=columns)
+Part = dict[str, npt.NDArray[Any]]
+"""Rows of edges by column; `weights` has a column a variant, `lane` and `name` are numbers."""
+
+
+def _table(parts: list[Part], work: Work | None, variants: int) -> pd.DataFrame:
+    """The parts below one another."""
+    weights = [f"w{nth}" for nth in range(variants)]
+    held = [part for part in parts if len(part["place"])]
+    if not held or work is None:
+        return pd.DataFrame(columns=["src_kind", "src_place", *NODE, *ABOUT, *weights])
+    columns = {name: np.concatenate([part[name] for part in held]) for name in held[0]}
+    table = pd.DataFrame(columns.pop("weights"), columns=weights)
+    lane = pd.Categorical.from_codes(columns.pop("lane"), categories=pd.Index([*work.lanes, HOST], dtype=object))
+    name = pd.Categorical.from_codes(columns.pop("name"), categories=pd.Index([*work.names], dtype=object))
+    return pd.concat([pd.DataFrame({**columns, "lane": lane, "name": name}), table], axis=1)
 
 
 def _place_of_max(values: Weights, first: Codes) -> Codes:
@@ -181,7 +104,7 @@ class _Cut:
         parts = [*self._stops(), *self._meetings(), *self._step_ends()]
         if len(self.work):
             parts += [*self._segments(), *self._calls()]
-        return _table(parts, self.factors.shape[1])
+        return _table(parts, self.work, self._variants)
 
     @property
     def work(self) -> Work:
@@ -254,7 +177,7 @@ class _Cut:
     def _stop_of(self, at: Times) -> Codes:
         return np.maximum(np.searchsorted(self.stop_at, at, side="right") - 1, 0)
 
-    def _stops(self) -> list[pd.DataFrame]:
+    def _stops(self) -> list[Part]:
         nth = np.arange(len(self.stop_at))
         begins = np.flatnonzero(self.stop_begins)
         from_begin = (
@@ -264,14 +187,10 @@ class _Cut:
         later = nth[1:][(self.stop_stretch[1:] == self.stop_stretch[:-1]) & (self.stop_stretch[1:] >= 0)]
         going_on = self._rows(STOP, later - 1, STOP, later, self._since_stop(self.stop_at[later], later - 1))
         begun = np.searchsorted(self.rank.steps[0], self.stop_at[later - 1], side="right") - 1
-        parts.append(
-            going_on.assign(
-                unseen=self.stop_unseen[later],
-                begin_ns=self.stop_at[later - 1],
-                call=self._issued_at(self.stop_at[later]),
-                step=self.rank.step_numbers[begun],
-            )
-        )
+        parts.append({
+            **going_on, "unseen": self.stop_unseen[later], "begin_ns": self.stop_at[later - 1],
+            "call": self._issued_at(self.stop_at[later]), "step": self.rank.step_numbers[begun],
+        })  # fmt: skip
         held = np.flatnonzero(self.stop_awaits >= 0)
         held = held[self.stretch[self.stop_awaits[held]] == self.stop_stretch[held]]
         awaited = self.stop_awaits[held]
@@ -280,7 +199,7 @@ class _Cut:
         parts.append(self._rows(*self._node(awaited), STOP, held, rest))
         return parts
 
-    def _meetings(self) -> list[pd.DataFrame]:
+    def _meetings(self) -> list[Part]:
         """The host comes to the ranks that it meets unseen, and goes on after the last of them has come."""
         own, others = self.met[self.met["unseen"] >= 0], self.met[self.met["unseen"] < 0]
         goes_on = np.flatnonzero(self.stop_unseen >= 0)[own["unseen"].to_numpy(np.int64)]
@@ -364,7 +283,7 @@ class _Cut:
         since[self.stop < 0] = NEVER
         return since
 
-    def _segments(self) -> list[pd.DataFrame]:
+    def _segments(self) -> list[Part]:
         order, first = self.order, np.flatnonzero(self.opens)
         sums = np.cumsum(self.length[order], axis=0)
         up_to = sums - self.length[order]
@@ -392,13 +311,13 @@ class _Cut:
         parts.append(self._rows(SOURCE, SOURCE, kinds[alone], segments[alone], whole[alone] + at, whole[alone, 0]))
         return parts
 
-    def _calls(self) -> list[pd.DataFrame]:
+    def _calls(self) -> list[Part]:
         """From ready to over: the weight is put there by the job, which knows of the other members."""
         calls = np.flatnonzero(self.work.is_comm)
         over = self._rows(READY, self.segment[calls], DONE, self.segment[calls], np.zeros((len(calls), self._variants)))
-        return [over.assign(begin_ns=self.work.launch[calls])]
+        return [{**over, "begin_ns": self.work.launch[calls]}]
 
-    def _step_ends(self) -> list[pd.DataFrame]:
+    def _step_ends(self) -> list[Part]:
         """A step is over when the host and all lanes are."""
         ends, numbers = self.rank.steps[1], self.rank.step_numbers
         stop = self._stop_of(ends)
@@ -421,35 +340,30 @@ class _Cut:
         place: Codes,
         weights: Weights,
         device_ns: Weights | float = 0.0,
-    ) -> pd.DataFrame:
+    ) -> Part:
         count = len(place)
         kinds = np.broadcast_to(kind, count)
-        rows = pd.DataFrame(weights, columns=[f"w{nth}" for nth in range(self._variants)])
-        return rows.assign(
-            src_kind=np.broadcast_to(src_kind, count), src_place=np.broadcast_to(src_place, count),
-            kind=kinds, place=place, device_ns=np.broadcast_to(device_ns, count), unseen=-1, begin_ns=0,
+        return {
+            "src_kind": np.broadcast_to(src_kind, count), "src_place": np.broadcast_to(src_place, count),
+            "kind": kinds, "place": np.asarray(place), "device_ns": np.broadcast_to(device_ns, count),
+            "unseen": np.full(count, -1), "begin_ns": np.zeros(count, np.int64), "weights": weights,
             **self._about(kinds, place),
-        )  # fmt: skip
+        }  # fmt: skip
 
-    def _about(self, kind: Codes, place: Codes) -> dict[str, npt.NDArray[np.generic]]:
+    def _about(self, kind: Codes, place: Codes) -> Part:
         work = self.work
         on_lane = np.isin(kind, [SEGMENT, READY, DONE])
         of_segment = {name: values[np.where(on_lane, place, -1)] for name, values in self._of_segments.items()}
         stops = np.append(self.stop_at, 0)[np.where(kind == STOP, np.minimum(place, len(self.stop_at)), -1)]
-        ends = np.append(self.rank.steps[1], 0)[
-            np.where(
-                kind == STEP_END, np.searchsorted(self.rank.step_numbers, np.where(kind == STEP_END, place, 0)), -1
-            )
-        ]
+        of_step = np.searchsorted(self.rank.step_numbers, np.where(kind == STEP_END, place, 0))
+        ends = np.append(self.rank.steps[1], 0)[np.where(kind == STEP_END, of_step, -1)]
         host = np.where(kind == STEP_END, ends, stops)
-        lanes = np.array([*work.lanes, "host"], object)
-        names = np.array([*work.names, ""], object)
         return {
-            "lane": lanes[np.where(on_lane, of_segment["lane"], -1)],
-            "what": np.where(on_lane, of_segment["what"], CLASSES.index("host")),
+            "lane": np.where(on_lane, of_segment["lane"], len(work.lanes)),
+            "what": np.where(on_lane, of_segment["what"], CLASSES.index(HOST)),
             "from_ns": np.where(on_lane, of_segment["from"], host), "at_ns": np.where(on_lane, of_segment["to"], host),
             "step": np.where(on_lane, of_segment["step"], np.where(kind == STEP_END, place, -1)),
-            "call": np.where(on_lane, of_segment["call"], -1), "name": names[np.where(on_lane, of_segment["name"], -1)],
+            "call": np.where(on_lane, of_segment["call"], -1), "name": np.where(on_lane, of_segment["name"], -1),
         }  # fmt: skip
 
     @cached_property
@@ -460,8 +374,7 @@ class _Cut:
         work, order, first = self.work, self.order, np.flatnonzero(self.opens)
         last = order[np.append(first[1:], len(order)) - 1]
         begin = order[first]
-        longest = pd.Series((work.end - work.start)[order]).groupby(np.cumsum(self.opens) - 1).idxmax().to_numpy()
-        main = order[longest]
+        main = order[_place_of_max((work.end - work.start)[order].astype(np.float64), first)]
         cls = np.append(self.rank.told.instances.cls, -1)[work.instance[main]]
         columns = {
             "lane": work.lane[begin], "what": np.where(work.is_comm[begin], -1, cls), "from": work.start[begin],
