@@ -190,8 +190,7 @@ def _model(told: Any) -> Transformer:
         return transformer.preset(told)
     given = dict(_mapping(told, "model"))
     if "preset" in given:
-        base = transformer.preset(str(given.pop("preset")))
-        given = {**{one.name: getattr(base, one.name) for one in dataclasses.fields(base)}, **given}
+        given = {**msgspec.to_builtins(transformer.preset(str(given.pop("preset")))), **given}
     return _made(Transformer, given, "model")
 
 
@@ -208,16 +207,11 @@ def _cluster(told: Any, ranks: int) -> Cluster:
     if isinstance(told, str):
         return hardware.preset(told, ranks)
     given = dict(_mapping(told, "cluster"))
-    base = hardware.preset(str(given.pop("preset", CLUSTER)), ranks)
-    shallow = {one.name: getattr(base, one.name) for one in dataclasses.fields(base)}
+    base = msgspec.to_builtins(hardware.preset(str(given.pop("preset", CLUSTER)), ranks))
     for name in ("inside", "between"):
         if name in given:
-            given[name] = _made(hardware.Link, given[name], f"cluster.{name}")
-    known = _only(tuple(shallow), given, "cluster")
-    for name, value in known.items():
-        if name not in ("inside", "between"):
-            known[name] = _plain(value, int if isinstance(shallow[name], int) else float, f"cluster.{name}")
-    return Cluster(**{**shallow, **known})
+            given[name] = {**base[name], **_only(tuple(base[name]), given[name], f"cluster.{name}")}
+    return _made(Cluster, {**base, **_only(tuple(base), given, "cluster")}, "cluster")
 
 
 def _made(kind: type[Made], told: Any, where: str) -> Made:
