@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tracekit.plan.compute import Work, layer_backward, layer_forward, stage_backward, stage_forward
+from tracekit.plan.compute import Work, layer_backward, layer_forward, stage_backward, stage_forward, stage_weights
 from tracekit.plan.hardware import Cluster, Link
 from tracekit.plan.layout import Layout
 from tracekit.plan.transformer import preset
@@ -51,3 +51,9 @@ def test_with_full_checkpointing_narayanans_formula():
 def test_tensor_and_context_split_the_products():
     alone = layer_forward(GPT, Layout()).flops
     assert layer_forward(GPT, Layout(tensor=4, context=2)).flops == alone / 8
+
+
+def test_gradients_of_weights_are_a_forwards_products_without_scores():
+    assert stage_weights(GPT, Layout()).flops == S * (GPT.layers * 24 * H**2 + 2 * H * GPT.vocabulary)
+    assert stage_weights(GPT, Layout(pipeline=4)).flops == S * GPT.layers / 4 * 24 * H**2
+    assert stage_weights(GPT, Layout(fused_attention=True)).moved_bytes == 0

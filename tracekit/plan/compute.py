@@ -106,6 +106,14 @@ def stage_backward(model: Transformer, layout: Layout, place: int = 0, size: int
     return work.plus(output_forward(model, layout, size).times(2)) if place == output_place(layout) else work
 
 
+def stage_weights(model: Transformer, layout: Layout, place: int = 0) -> Work:
+    """Of one micro-batch's backward, what computes the gradients of weights: a forward's products, without scores."""
+    count = tokens(model, layout)
+    products = (model.layer_flops(count) - model.score_flops(count)) / layout.tensor * layers_of_rank(model, layout)
+    at_end = model.output_flops(count) / layout.vocabulary_parts if place == output_place(layout) else 0.0
+    return Work(products + at_end, 0.0)
+
+
 def optimizer_step(parameters: float, precision: Precision) -> Work:
     """Reading gradients, reading and writing states, writing weights of so many parameters; hardly any FLOPs."""
     return Work(0.0, parameters * (precision.gradient_bytes + 2 * precision.optimizer_bytes + precision.weight_bytes))

@@ -12,7 +12,8 @@ micro-batch to work on; in the ramp each hop is waited for. An axis that is not 
 Compute and communication that run at once are taken not to slow each other, which on GPUs they do by some percent.
 
 The ramp, from the first forward to the last backward on any rank: what the other ranks' stages take for one micro-batch
-by v stages per rank, and by three where the schedule splits the backward (see `plan.pipeline`; exact for equal stages).
+by v stages per rank. Where the schedule splits the backward, without twice the gradients of weights, which fill it: of
+F + I + W remain F + I - W (Qi et al. 2023; a third where all are alike). Exact for equal stages.
 
 MFU: FLOPs of forward and backward without what is computed again, by the time and the GPUs' peak (Chowdhery et al.
 2022). `hardware_flops` counts that too, as Narayanan et al. 2021 do.
@@ -41,6 +42,7 @@ from tracekit.plan.compute import (
     scores,
     stage_backward,
     stage_forward,
+    stage_weights,
 )
 from tracekit.plan.hardware import Cluster
 from tracekit.plan.layout import Layout
@@ -156,6 +158,7 @@ class _Rank:
 
     forward: float
     backward: float
+    weights: float
     exposed: Mapping[str, float]
     calls: list[Calls]
     took: Mapping[Calls, float]
@@ -181,7 +184,8 @@ def _rank(
         beside = forward if phase == FORWARD else backward
         hidden = _hidden(axis, beside, attention if phase == FORWARD else 2 * attention) if axis in overlapped else 0.0
         exposed[axis] = exposed.get(axis, 0.0) + max(0.0, seconds / layout.microbatches - hidden)
-    return _Rank(forward, backward, exposed, mine, took, layers_of_rank(model, layout))
+    weights = stage_weights(model, layout, place).seconds(cluster)
+    return _Rank(forward, backward, weights, exposed, mine, took, layers_of_rank(model, layout))
 
 
 def _per_microbatch(call: Calls, layout: Layout) -> bool:
@@ -202,8 +206,10 @@ def _ramp(layout: Layout, common: _Rank) -> float:
     """What all ranks but the slowest take for one micro-batch, shortened by the schedule."""
     if layout.pipeline == 1:
         return 0.0
-    others = (layout.pipeline - 1) * common.per_microbatch
-    return others / (schedules.WAITS_PER_MICROBATCH[layout.schedule] * layout.stages_per_rank)
+    one = common.per_microbatch
+    if layout.schedule in schedules.SPLIT_BACKWARD:
+        one = max(0.0, one - 2 * common.weights)
+    return (layout.pipeline - 1) * one / layout.stages_per_rank
 
 
 def _hops(layout: Layout, first: _Rank) -> float:
