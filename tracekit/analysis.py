@@ -1,4 +1,4 @@
-"""A run with its measures and its replay, each computed once, when asked for."""
+"""A run with its measures, its replay and its findings, each computed once, when asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pandas as pd
 
 from tracekit import measures
 from tracekit.errors import NotMeasured, WrongUse
-from tracekit.model import Column, Run
+from tracekit.diagnosis import findings_of
+from tracekit.model import Column, Finding, Run
+from tracekit.replay.costs import Costs
 from tracekit.replay.replay import Replay, replay_of
 from tracekit.replay.whatif import WhatIf, what_if
 
@@ -46,6 +48,19 @@ class Analysis:
     def whatif(self) -> WhatIf:
         """What mending each thing would buy; NotMeasured where there is nothing to replay."""
         return what_if(self.replay, self)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What mending one thing would save."""
+        try:
+            return Costs(self.replay)
+        except NotMeasured:
+            return Costs(None)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the job, the costliest first."""
+        return findings_of(self)
 
     def _measured(self, name: str) -> pd.DataFrame | NotMeasured:
         module = measure_module(name)

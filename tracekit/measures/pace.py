@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit import axes
 from tracekit.errors import NotMeasured
+from tracekit.evidence import roles
 from tracekit.model import COMPUTE, NO_STEP, Asked, Column, RankTables
 
 COLUMNS = {
@@ -47,7 +47,8 @@ def measure(asked: Asked) -> pd.DataFrame:
     times = times.merge(complete, on=["rank", *KEYS])
     if times.empty:
         raise NotMeasured("the run has no complete step with compute")
-    rows = pd.concat([_compared(part, _roles(asked, part)) for _, part in times.groupby("window")], ignore_index=True)
+    role = roles(asked)
+    rows = pd.concat([_compared(part, role) for _, part in times.groupby("window")], ignore_index=True)
     if rows.empty:
         raise NotMeasured("the run has no two ranks that run the same kernels")
     return rows if run.several_windows else rows.drop(columns="window")
@@ -62,20 +63,8 @@ def _of_rank(one: RankTables) -> pd.DataFrame:
     return rows.astype({"name": "str"})
 
 
-def _roles(asked: Asked, times: pd.DataFrame) -> Mapping[int, int]:
-    """A number for each rank, the same for those that have the same part in the job."""
-    try:
-        places = asked["places"]
-    except NotMeasured:
-        return {}
-    stage = places[places["axis"] == axes.PIPELINE]
-    role = dict(zip(stage["rank"].tolist(), stage["place"].tolist(), strict=True))
-    held = times["rank"].drop_duplicates().map(role)
-    return role if held.duplicated(keep=False).all() else {}
-
-
-def _compared(times: pd.DataFrame, roles: Mapping[int, int]) -> pd.DataFrame:
-    times = times.assign(role=[roles.get(rank, 0) for rank in times["rank"].tolist()])
+def _compared(times: pd.DataFrame, role: Mapping[int, int]) -> pd.DataFrame:
+    times = times.assign(role=[role.get(rank, 0) for rank in times["rank"].tolist()])
     usual = times.groupby(["role", "name", "rank"])[["median_ns", "count"]].median().reset_index()
     others = usual.groupby(["role", "name"], group_keys=False)[usual.columns.tolist()].apply(_of_others)
     told = times.merge(others, on=["role", "name", "rank"])

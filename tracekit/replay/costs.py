@@ -1,0 +1,93 @@
+"""What mending one thing would save, for rules: the replay's answer, where it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from tracekit.model import Asked
+from tracekit.replay.change import fix, ideal
+from tracekit.replay.graph import Scenario
+from tracekit.replay.replay import TRUSTED_FRAC, Replay
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Answers of one replay, each computed once; without a replay there are none."""
+
+    replay: Replay | None
+    _told: dict[str, float] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def trusted(self) -> bool:
+        """Whether the run can be replayed, and comes out as it was measured."""
+        if self.replay is None:
+            return False
+        measured_ns = self.replay.graph.measured_step_ns[self.replay.counted]
+        return abs(self._base_ns - float(measured_ns.mean())) <= TRUSTED_FRAC * float(measured_ns.mean())
+
+    @cached_property
+    def axes(self) -> frozenset[str]:
+        """The axes whose transfers the replay knows."""
+        return frozenset() if self.replay is None else frozenset(kind.rsplit(" ", 1)[0] for kind in self.replay.kinds)
+
+    def saved_ns(self, spelled: str, at_most_ns: float) -> int:
+        """What a step would be shorter by after a change spelled as `tracekit whatif` does: `rank:3`, `ideal:stages`.
+
+        Never more than `at_most_ns`, what was measured to be amiss; that alone where no replay is trusted.
+        """
+        if self.trusted and self.replay is not None:
+            if spelled not in self._told:
+                name = spelled.removeprefix("ideal:")
+                change = fix(self.replay, name) if name == spelled else ideal(self.replay, name)
+                self._told[spelled] = self._base_ns - _mean_step_ns(self.replay, [change.scenario])[0]
+            at_most_ns = min(at_most_ns, self._told[spelled])
+        return max(0, round(at_most_ns))
+
+    def saved_by_links_ns(self, rank: int, at_most_ns: float) -> int:
+        """What a step would be shorter by if transfers with this rank took as long as alike ones without it."""
+        if not self.trusted or self.replay is None:
+            return max(0, round(at_most_ns))
+        replay, calls = self.replay, self.replay.run.calls
+        with_rank = calls["meeting"].isin(calls.loc[calls["rank"] == rank, "meeting"]) & (calls["meeting"] >= 0)
+        alike = [calls["what"], calls["op"], calls["bytes"].fillna(-1)]
+        usual = calls["own_transfer_ns"].astype(float).mask(with_rank).groupby(alike).transform("median")
+        target = calls["own_transfer_ns"].astype(float).where(~with_rank | usual.isna(), usual).set_axis(calls["row"])
+        of_edges = target.reindex(replay.graph.rows["call"]).to_numpy()
+        graph = replace(replay.graph, median_ns=np.where(np.isnan(of_edges), replay.graph.median_ns, of_edges))
+        mended = replace(replay, graph=graph)
+        saved_ns = self._base_ns - _mean_step_ns(mended, [mended.scenario(measured=0.0, median=1.0)])[0]
+        return max(0, round(min(saved_ns, at_most_ns)))
+
+    def exposed_ns(self, axis: str, at_most_ns: float) -> int:
+        """What a step would be shorter by if the axis' transfers took no time, with all others as long as alike ones.
+
+        So what one slow link costs is not counted.
+        """
+        if not self.trusted or self.replay is None or axis not in self.axes:
+            return max(0, round(at_most_ns))
+        usual = self.replay.scenario(measured=0.0, median=1.0)
+        of_axis = lambda _, kind: float(kind.rsplit(" ", 1)[0] != axis)  # noqa: E731
+        without = self.replay.scenario(measured=0.0, median=of_axis)
+        usual_ns, without_ns = _mean_step_ns(self.replay, [usual, without])
+        return max(0, round(min(usual_ns - without_ns, at_most_ns)))
+
+    @cached_property
+    def _base_ns(self) -> float:
+        return 0.0 if self.replay is None else _mean_step_ns(self.replay, [self.replay.measured])[0]
+
+
+def _mean_step_ns(replay: Replay, scenarios: Iterable[Scenario]) -> list[float]:
+    named = {str(nth): scenario for nth, scenario in enumerate(scenarios)}
+    return [float(np.mean(lengths)) for lengths in replay.step_ns(named).values()]
+
+
+class Judged(Asked, Protocol):
+    """What a rule is handed: the run, measures by name, and what mending would save."""
+
+    @property
+    def costs(self) -> Costs: ...

@@ -1,0 +1,69 @@
+"""The verdict that rules about the host share: a rank, or all, whose device is idle for one cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tracekit.errors import NotMeasured
+from tracekit.evidence import Late, in_complete_steps, in_steps, late_ranks, ms, step_ns
+from tracekit.model import Finding
+from tracekit.replay.costs import Judged
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A cause: its column of `stalls`, what the host does, and in what.
+
+    `of_all_frac` is the share of the step from which on what all ranks do alike is told; `recurs` that it need not show
+    in most steps; `latency` that each such gap costs a launch's latency on top.
+    """
+
+    column: str
+    does: str
+    where: str
+    of_all_frac: float = 0.05
+    recurs: bool = False
+    latency: bool = False
+
+
+def findings(asked: Judged, code: str, stall: Stall, advice: str) -> Iterator[Finding]:
+    """A finding per rank that stalls for this cause lastingly longer than its peers, and one for what all do alike."""
+    rows = asked["stalls"]
+    late = list(late_ranks(asked, rows, stall.column, recurs=stall.recurs))
+    for one in late:
+        yield _of_rank(asked, code, stall, one, advice)
+    yield from _of_all(asked, code, stall, {one.rank for one in late}, advice)
+
+
+def _of_rank(asked: Judged, code: str, stall: Stall, late: Late, advice: str) -> Finding:
+    usual = f"{ms(late.usual_ns)}" if late.usual_ns >= 1000 else "nothing"
+    return Finding(
+        code, "warning", f"rank {late.rank} {stall.does} while its device is idle, and the others wait",
+        (late.rank,), late.steps, asked.costs.saved_ns(f"rank:{late.rank}", late.excess_ns),
+        (
+            f"its device is idle for {ms(late.excess_ns + late.usual_ns)} a step {stall.where}, "
+            f"{in_steps(late)} more than its peers' {usual}",
+        ),
+        advice,
+    )  # fmt: skip
+
+
+def _of_all(asked: Judged, code: str, stall: Stall, told: set[int], advice: str) -> Iterator[Finding]:
+    rows = in_complete_steps(asked["stalls"], asked.run)
+    usual_ns = float(rows[~rows["rank"].isin(told)].groupby("rank")[stall.column].mean().median())
+    if usual_ns > stall.of_all_frac * step_ns(asked.run):
+        at_most_ns = usual_ns + (_latency_ns(asked) if stall.latency else 0)
+        yield Finding(
+            code, "warning", f"every rank {stall.does} while its device is idle", (), (),
+            asked.costs.saved_ns("ideal:host", at_most_ns),
+            (f"half of the ranks' devices are idle for {ms(usual_ns)} a step or more {stall.where}",), advice,
+        )  # fmt: skip
+
+
+def _latency_ns(asked: Judged) -> float:
+    """How long a rank's device is idle for launches' latency in a step, in the mean."""
+    try:
+        return float(in_complete_steps(asked["idle"], asked.run)["launch_latency_ns"].mean())
+    except NotMeasured:
+        return 0.0
