@@ -93,8 +93,10 @@ def test_drift_is_told_only_where_it_is_sure():
     times = np.arange(40) * 10**9
     steady, growing = np.tile([0, 2], 20), np.arange(40) * 1000
     assert clock.tie(steady, np.ones(40), times).drift_ppb is None
-    every = clock._drift_ppb(growing, times, error_ns=10)
-    assert every == 1000  # a microsecond a second
+    assert clock.tie(growing, np.ones(40), times).drift_ppb is None  # of ten calls: too few
+    assert clock.tie(np.tile(growing, 2), np.ones(80), np.tile(times, 2)).drift_ppb == 1000  # a microsecond a second
+    scattered = np.tile(growing, 2) + np.tile([0, 40_000], 40)
+    assert clock.tie(scattered, np.ones(80), np.tile(times, 2)).drift_ppb is None
 
 
 def test_ties_come_from_synchronising_calls_only():

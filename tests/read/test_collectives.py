@@ -136,6 +136,23 @@ def test_a_group_of_one_matches_nobody():
     assert found["how"].tolist() == ["none", "none"]
 
 
+def test_a_counter_of_sends_and_receives_with_all_peers_tells_no_pairs():
+    # Rank 0 sends, receives, sends: 1, 2, 3. Rank 1 receives, receives, sends: 1, 2, 3; by number, 0's 3 had no end.
+    assert pairs("""
+        0  ss.....ss..  group=pp ranks=[0,1] peer=1 seq=1,3
+        0  .........rr  group=pp ranks=[0,1] peer=1 seq=2
+        1  rr.....rr..  group=pp ranks=[0,1] peer=0 seq=1,2
+        1  .........ss  group=pp ranks=[0,1] peer=0 seq=3
+    """) == [({(0, 0), (1, 0)}, "order"), ({(0, 1), (1, 1)}, "order"), ({(0, 2), (1, 2)}, "order")]
+
+
+def test_numbers_that_both_ends_count_alike_tell_which_call_is_lost():
+    assert pairs("""
+        0  ss.ss.ss  group=pp ranks=[0,1] peer=1 seq=1,2,3
+        1  rr.rr...  group=pp ranks=[0,1] peer=0 seq=1,2
+    """) == [({(0, 0), (1, 0)}, "seq"), ({(0, 1), (1, 1)}, "seq")]
+
+
 def test_sends_and_receives_pair_by_their_two_ends_and_number():
     assert pairs("""
         0  ss..ss.....  group=pp ranks=[0,1,2] peer=1 seq=1,2

@@ -25,7 +25,7 @@ SHORTEST_FRAC, MIN_CALLS = 0.25, 5
 MIN_CALLS_FOR_ERROR = 10
 MIN_CALLS_FOR_DRIFT = 20
 DRIFT_SURE = 5
-"""A drift is told only if over the run it amounts to so many times the error."""
+"""A drift is told only if between the run's halves it amounts to so many times the scatter around it."""
 SAME_HOST_NS = 1_000_000
 """Processes of one host read one clock; on a CPU trace only a larger difference than this is a file's clock."""
 
@@ -85,11 +85,14 @@ def tie(apart_ns: Times, lengths_ns: Times, times_ns: Times) -> Tie:
     told = apart_ns[shortest]
     offset_ns = round(float(np.median(told)))
     error_ns = round(float(np.median(np.abs(apart_ns[more] - offset_ns))))
-    return Tie(offset_ns, error_ns, len(told), _drift_ppb(told, times_ns[shortest], error_ns))
+    return Tie(offset_ns, error_ns, len(told), _drift_ppb(told, times_ns[shortest]))
 
 
-def _drift_ppb(apart_ns: Times, times_ns: Times, error_ns: int) -> int | None:
-    """How fast the difference grows, where it is sure to: the median slope between the early and the late half."""
+def _drift_ppb(apart_ns: Times, times_ns: Times) -> int | None:
+    """How fast the difference grows, where it is sure to: the median slope between the early and the late half.
+
+    It is sure where it grows by far more than the differences scatter around the line that it makes.
+    """
     if len(apart_ns) < MIN_CALLS_FOR_DRIFT:
         return None
     order = np.argsort(times_ns, kind="stable")
@@ -97,7 +100,11 @@ def _drift_ppb(apart_ns: Times, times_ns: Times, error_ns: int) -> int | None:
     early, late = order[:half], order[-half:]
     passed_ns = float(np.median(times_ns[late] - times_ns[early]))
     grown_ns = float(np.median(apart_ns[late] - apart_ns[early]))
-    if passed_ns <= 0 or abs(grown_ns) <= DRIFT_SURE * max(error_ns, 1):
+    if passed_ns <= 0:
+        return None
+    rest_ns = apart_ns - grown_ns / passed_ns * (times_ns - times_ns[0])
+    scatter_ns = float(np.median(np.abs(rest_ns - np.median(rest_ns))))
+    if abs(grown_ns) <= DRIFT_SURE * max(scatter_ns, 1):
         return None
     return round(grown_ns / passed_ns * 1e9)
 
