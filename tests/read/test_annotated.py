@@ -114,8 +114,8 @@ def test_a_call_that_the_program_waits_for_is_as_long_as_the_wait(tmp_path):
     )
     told = found[["op", "seq", "peer", "start_ns", "end_ns", "arrival_ns", "device_work"]]
     assert told.values.tolist() == [
-        ["recv", 3, 1, 40_000, 90_000, 12_000, True],
-        ["send", 5, 1, 92_000, 93_000, 16_000, True],
+        ["recv", 3, 1, 40_000, 90_000, 10_000, True],
+        ["send", 5, 1, 92_000, 93_000, 14_000, True],
     ]
     assert found["bytes"].tolist() == [8, 8]
 
@@ -152,7 +152,7 @@ def test_an_annotation_of_a_wait_that_is_cut_tells_nothing(tmp_path):
 
 
 def test_waits_between_two_files_are_what_the_programs_waited(tmp_path):
-    """Rank 0 issues its send at 10 and computes until 60; rank 1 waits from 5 on, and has the array at 30."""
+    """Rank 0 issues its send at 9 and computes until 60; rank 1 waits from 5 on, and has the array at 30."""
 
     def write(rank, *events):
         info = {"backend": "gloo", "rank": rank, "world_size": 2, "pg_config": GROUPS}
@@ -171,12 +171,12 @@ def test_waits_between_two_files_are_what_the_programs_waited(tmp_path):
     )
     run = load(tmp_path)
     timed = with_waits(run).calls.set_index("op")
-    assert timed.loc["recv", ["wait_ns", "transfer_ns", "last_rank"]].tolist() == [5000, 20_000, 0]
+    assert timed.loc["recv", ["wait_ns", "transfer_ns", "last_rank"]].tolist() == [4000, 21_000, 0]
     assert timed.loc["send", "wait_ns"] == 0
     assert timed["transfer_ns"].isna()["send"]  # it went by while rank 0 computed
     analysis = Analysis(run)
-    assert analysis["ranks"].set_index("rank")["wait_ns"].to_dict() == {0: 0, 1: 5000}
-    assert analysis["blame"][["rank", "blamed_rank", "wait_ns"]].values.tolist() == [[1, 0, 5000]]
+    assert analysis["ranks"].set_index("rank")["wait_ns"].to_dict() == {0: 0, 1: 4000}
+    assert analysis["blame"][["rank", "blamed_rank", "wait_ns"]].values.tolist() == [[1, 0, 4000]]
     breakdown = analysis["breakdown"].set_index("rank")
     assert breakdown["exposed_comm_ns"].to_dict() == {0: 1000, 1: 25_000}
     assert breakdown["compute_ns"].to_dict() == {0: 49_000, 1: 70_000}

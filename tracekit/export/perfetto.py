@@ -6,14 +6,19 @@ are threads. Communication carries its arguments, its wait and its transfer. A f
 matched call, from the first to arrive to the last, and from sender to receiver. Counter tracks tell how many of a
 rank's calls wait for another member, and on a process `job` how many ranks do.
 
+Perfetto drops a span that begins within another of its thread and ends after it. Such spans (kernels that overlap on
+one stream, gloo's handles) stand on a further thread, named after their lane; read back, they are on a lane of its own.
+
 Written rank by rank and in pieces: never more than one rank's tables are held.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import merge
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -161,14 +166,21 @@ def _rank(one: RankTables, nth: int, words: str, base_ns: int) -> Iterator[str]:
     yield _metadata("process_labels", pid, None, labels=one.device)
     yield _metadata("process_sort_index", pid, None, sort_index=nth)
     calls = dict(zip(_keys(one.calls), _call_arguments(one.calls), strict=True))
-    tables = (one.work, one.host)
-    lanes = _lanes(tables)
-    for lane, tid in lanes.items():
-        yield _metadata("thread_name", pid, tid, name=_lane_name(lane, one, tables[0]))
-    yield from _spans(one.work, one, pid, lanes, calls, base_ns)
-    yield from _spans(one.host, one, pid, lanes, calls if one.on_cpu else {}, base_ns)
+    tables = [_outer_first(rows) for rows in (one.work, one.host)]
+    threads = _threads(tables)
+    for (lane, further), tid in threads.number.items():
+        name = _lane_name(lane, one, tables[0])
+        yield _metadata("thread_name", pid, tid, name=f"{name} ({further + 1})" if further else name)
+    told = (calls, calls if one.on_cpu else {})
+    spans = [_spans(*each, one, pid, base_ns) for each in zip(tables, threads.of_each, told, strict=True)]
+    for _, _, event in merge(*spans):  # outer ones first
+        yield event
     yield from _counter("calls waiting", pid, *_waits(one.calls), base_ns)
-    yield from _arrows(one.calls, pid, lanes, base_ns)
+    yield from _arrows(one.calls, pid, _thread_of_each_call(tables, threads), base_ns)
+
+
+def _outer_first(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.iloc[np.lexsort((-rows["end_ns"].to_numpy(), rows["start_ns"].to_numpy()))]
 
 
 def _waits(calls: pd.DataFrame) -> tuple[Nanoseconds, Nanoseconds]:
@@ -178,16 +190,67 @@ def _waits(calls: pd.DataFrame) -> tuple[Nanoseconds, Nanoseconds]:
     return begin, begin + waiting["wait_ns"].to_numpy(np.int64)
 
 
-def _lanes(tables: Iterable[pd.DataFrame]) -> dict[str, int]:
-    """A thread number for each lane: its own, unless that is no number or taken."""
-    lanes: dict[str, int] = {}
-    for lane in dict.fromkeys(lane for rows in tables for lane in rows["lane"].cat.categories):
+@dataclass(frozen=True)
+class Threads:
+    """The number of each lane's threads, its own (0) and further ones, and the number of each table's rows."""
+
+    number: Mapping[tuple[str, int], int]
+    of_each: Sequence[Sequence[int]]
+
+
+def _threads(tables: Sequence[pd.DataFrame]) -> Threads:
+    """Threads for all rows: within each, spans hold one another or are apart."""
+    further = _further(tables)
+    used = [list(zip(rows["lane"].tolist(), places, strict=True)) for rows, places in zip(tables, further, strict=True)]
+    number: dict[tuple[str, int], int] = {}
+    for lane, place in sorted({key for keys in used for key in keys}, key=lambda key: (key[1], key[0])):
         own = lane.rpartition("/")[2]
-        tid = int(own) if own.isdecimal() and len(own) < 10 else 0
-        while tid < 1 or tid in lanes.values():
-            tid = max(lanes.values(), default=0) + 1
-        lanes[lane] = tid
-    return lanes
+        tid = int(own) if own.isdecimal() and len(own) < 10 and not place else 0
+        while tid < 1 or tid in number.values():
+            tid = max(number.values(), default=0) + 1
+        number[lane, place] = tid
+    return Threads(number, [[number[key] for key in keys] for keys in used])
+
+
+def _further(tables: Sequence[pd.DataFrame]) -> list[list[int]]:
+    """For each row of the tables, outer ones first, on which further thread of its lane it finds a place."""
+    places = [[0] * len(rows) for rows in tables]
+    each = [
+        zip(
+            rows["start_ns"].tolist(),
+            (-rows["end_ns"]).tolist(),
+            [table] * len(rows),
+            range(len(rows)),
+            rows["lane"].tolist(),
+            strict=True,
+        )
+        for table, rows in enumerate(tables)
+    ]
+    open_until: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for start_ns, end_ns, table, row, lane in merge(*each):
+        while not _fits(open_until[lane, places[table][row]], start_ns, -end_ns):
+            places[table][row] += 1
+    return places
+
+
+def _fits(open_until: list[int], start_ns: int, end_ns: int) -> bool:
+    """Whether a span crosses none of the open ones of its thread, each inside the one before; if so, it is open too."""
+    while open_until and open_until[-1] <= start_ns:
+        open_until.pop()
+    fits = not open_until or end_ns <= open_until[-1]
+    if fits:
+        open_until.append(end_ns)
+    return fits
+
+
+def _thread_of_each_call(tables: Sequence[pd.DataFrame], threads: Threads) -> dict[tuple[str, int], int]:
+    """By lane and start the thread on which a span that may be a call's stands."""
+    keys = [_keys(rows) for rows in tables]
+    return {
+        key: tid
+        for table, of_each in reversed(list(zip(keys, threads.of_each, strict=True)))
+        for key, tid in zip(table, of_each, strict=True)
+    }
 
 
 def _lane_name(lane: str, one: RankTables, work: pd.DataFrame) -> str:
@@ -197,23 +260,22 @@ def _lane_name(lane: str, one: RankTables, work: pd.DataFrame) -> str:
 
 
 def _spans(
-    rows: pd.DataFrame, one: RankTables, pid: int, lanes: Mapping[str, int], calls: Calls, base_ns: int
-) -> Iterator[str]:
-    """The rows' events, outer ones first. All name their rank, by which a reader takes the file apart again."""
-    rows = rows.iloc[np.lexsort((-rows["end_ns"].to_numpy(), rows["start_ns"].to_numpy()))]
+    rows: pd.DataFrame, tids: Sequence[int], calls: Calls, one: RankTables, pid: int, base_ns: int
+) -> Iterator[tuple[int, int, str]]:
+    """The rows' events after start and negative end. All name their rank, by which a reader takes the file apart."""
     heads = _heads(rows, one)
-    tids = [f',"pid":{pid},"tid":{lanes[lane]},"ts":' for lane in rows["lane"].cat.categories]
     keys = _keys(rows) if calls else [None] * len(rows)
     columns = zip(
-        heads, rows["lane"].cat.codes.tolist(), rows["start_ns"].tolist(), rows["end_ns"].tolist(),
+        heads, tids, rows["start_ns"].tolist(), rows["end_ns"].tolist(),
         rows["correlation"].tolist(), rows["bytes"].fillna(-1).tolist(), keys, strict=True,
     )  # fmt: skip
-    for head, lane, start_ns, end_ns, correlation, size, key in columns:
+    for head, tid, start_ns, end_ns, correlation, size, key in columns:
         told = f',"correlation":{correlation}' if correlation else ""
         told += f',"bytes":{size}' if size >= 0 else ""
         told += calls.get(key, "") if key else ""
         times = f'{_us(start_ns - base_ns)},"dur":{_us(end_ns - start_ns)}'
-        yield f'{head}{tids[lane]}{times},"args":{{"rank":{one.rank}{told}}}}}'
+        where = f',"pid":{pid},"tid":{tid},"ts":{times}'
+        yield start_ns, -end_ns, f'{head}{where},"args":{{"rank":{one.rank}{told}}}}}'
 
 
 def _heads(rows: pd.DataFrame, one: RankTables) -> list[str]:
@@ -271,12 +333,18 @@ def _elements(call: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _with_arrows(calls: pd.DataFrame) -> pd.DataFrame:
-    """The calls with where an arrow between members begins (`s`), goes on (`t`) and ends (`f`), and when."""
+    """The calls with where an arrow between members begins (`s`), goes on (`t`) and ends (`f`), and when.
+
+    Each end is within its call, and a nanosecond after the one before, by which a reader tells their order. What a
+    program sends and only later waits for begins an arrow where it was sent.
+    """
     shared = calls[calls["match"].notna() & calls.duplicated(["match"], keep=False)]
     shared = shared.assign(receives=shared["op"] == "recv").sort_values(["match", "receives", "start_ns", "rank"])
     turn, back = (shared.groupby("match").cumcount(ascending=up) for up in (True, False))
-    reached = shared.groupby("match")["start_ns"].cummax()
-    at_ns = reached.clip(upper=shared["end_ns"])
+    sent_ns = shared["arrival_ns"].where(shared["op"] == "send")
+    begin_ns = sent_ns.fillna(shared["start_ns"]).astype("int64")
+    latest_ns = sent_ns.fillna(shared["end_ns"] - 1).astype("int64").clip(lower=begin_ns)
+    at_ns = (begin_ns.groupby(shared["match"]).cummax() + turn).clip(upper=latest_ns)
     return calls.assign(
         phase=pd.Series(np.select([turn == 0, back == 0], ["s", "f"], "t"), shared.index, dtype="str").reindex(
             calls.index
@@ -285,16 +353,15 @@ def _with_arrows(calls: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _arrows(calls: pd.DataFrame, pid: int, lanes: Mapping[str, int], base_ns: int) -> Iterator[str]:
+def _arrows(calls: pd.DataFrame, pid: int, threads: Mapping[tuple[str, int], int], base_ns: int) -> Iterator[str]:
     """The rank's ends of the arrows between the members of its calls."""
     joined = calls[calls["phase"].notna()]
     columns = zip(
-        joined["match"].tolist(), joined["phase"].tolist(), joined["lane"].tolist(), joined["arrow_ns"].tolist(),
-        strict=True,
-    )  # fmt: skip
-    for match, phase, lane, at_ns in columns:
+        joined["match"].tolist(), joined["phase"].tolist(), _keys(joined), joined["arrow_ns"].tolist(), strict=True
+    )
+    for match, phase, key, at_ns in columns:
         binding = ',"bp":"e"' if phase == "f" else ""
-        where = f'"pid":{pid},"tid":{lanes[lane]},"ts":{_us(at_ns - base_ns)}'
+        where = f'"pid":{pid},"tid":{threads[key]},"ts":{_us(at_ns - base_ns)}'
         yield f'{{"ph":"{phase}","cat":"call","name":"call","id":{match},{where}{binding}}}'
 
 

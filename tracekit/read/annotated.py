@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from tracekit.read import names
@@ -64,24 +63,30 @@ class Awaited:
     untold: frozenset[int]
 
 
-def awaited(spans: pd.DataFrame, told: pd.DataFrame) -> Awaited:
-    """Which of gloo's sends and receives the program waits for when, by what is told about each span."""
-    waits = np.array([names.awaited_transfer(str(name)) is not None for name in spans["name"]], bool)
-    keys = told[["collective", "group", "sequence", "source", "destination"]].itertuples(index=False, name=None)
-    issued: dict[tuple[object, ...], tuple[int, int]] = {}
+def awaited(spans: pd.DataFrame, told: pd.DataFrame, host: pd.DataFrame) -> Awaited:
+    """Which of gloo's sends and receives the program waits for when, by what is told about each span.
+
+    A call is issued when its annotation begins: gloo's span may begin after the other end has what was sent.
+    """
+    issued_ns = {_key(one.call): one.start_ns for one in reversed(_annotations(host))}
+    handles: dict[tuple[object, ...], int] = {}
     arrivals_ns: dict[int, int] = {}
-    handles: set[int] = set()
     untold: set[int] = set()
-    rows = sorted(zip(waits.tolist(), spans["start_ns"].tolist(), spans.index.tolist(), keys, strict=True))
-    for is_wait, start_ns, label, key in rows:  # all handles first
-        if not is_wait:
-            issued.setdefault(key, (label, start_ns))
-        elif key in issued and issued[key][1] <= start_ns:
-            handle, arrivals_ns[label] = issued.pop(key)
-            handles.add(handle)
+    keys = told[["collective", "group", "sequence", "source", "destination"]].itertuples(index=False, name=None)
+    for label, name, start_ns, key in zip(spans.index.tolist(), spans["name"], spans["start_ns"], keys, strict=True):
+        if names.awaited_transfer(str(name)) is None:
+            handles.setdefault(key, label)
+        elif issued_ns.get(key, start_ns) < start_ns:
+            arrivals_ns[label] = issued_ns.pop(key)
         else:
             untold.add(label)
-    return Awaited(arrivals_ns, frozenset(handles), frozenset(untold))
+    waits = told.loc[list(arrivals_ns), ["collective", "group", "sequence", "source", "destination"]]
+    waited = frozenset(handles[key] for key in waits.itertuples(index=False, name=None) if key in handles)
+    return Awaited(arrivals_ns, waited, frozenset(untold))
+
+
+def _key(call: names.AnnotatedCall) -> tuple[object, ...]:
+    return call.op, call.group, call.seq, call.source, call.destination
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def calls_of(found: Sorted, collectives: pd.DataFrame, process_groups: Mapping[s
         handles = found.host[_named(found.host, _is_handle)]
         rows = pd.concat([work, handles]).sort_values("start_ns", kind="stable")
         told = told_by_annotations(rows, found.host, collectives, process_groups)
-        waits = awaited(rows, told)
+        waits = awaited(rows, told, found.host)
         told.loc[list(waits.untold), ["sequence", "source", "destination"]] = None
         rows, told = (table[~table.index.isin(waits.handles)] for table in (rows, told))
         arrivals_ns, annotations = waits.arrivals_ns, list(rows["name"])
