@@ -62,6 +62,13 @@ def test_given_degrees_are_kept():
     ).best} == {(2, 1)}  # fmt: skip
 
 
+def test_sequence_parallelism_goes_with_tensor_unless_told_otherwise():
+    assert {(layout.tensor > 1, layout.sequence_parallel) for layout in layouts(request())} == {
+        (True, True), (False, False)
+    }  # fmt: skip
+    assert not any(layout.sequence_parallel for layout in layouts(request(fixed=(("sequence_parallel", False),))))
+
+
 def test_experts_are_tried_for_a_mixture():
     found = layouts(request(model_preset("mixtral-8x7b"), 16, 64))
     assert {layout.expert for layout in found} == {1, 2, 4, 8}

@@ -82,6 +82,9 @@ def test_the_slowest_rank_sets_the_pace():
     plan = predict(heavy, Layout(pipeline=2, microbatches=16), CLUSTER)
     assert plan.compute == pytest.approx(16 * 1.5 * ONE, rel=1e-3)
     assert plan.bubble == pytest.approx(0.5 * ONE, rel=1e-3)
+    # Of 16 × 1.5 and a ramp of 0.5, the first stage works 16 × 0.5, the last 16 × 1.5.
+    assert plan.bubble_frac == pytest.approx(1 - (8 + 24) / 2 / 24.5, rel=1e-3)
+    assert plan.makespan == pytest.approx(plan.seconds)
 
 
 def test_the_optimizer_reads_and_writes_its_states():

@@ -12,6 +12,8 @@ from tracekit.cli.analyze import STDOUT, analyzed, check_writable
 from tracekit.errors import WrongUse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tracekit.plan.hardware import Cluster
     from tracekit.plan.layout import Layout
     from tracekit.plan.memory import Precision
@@ -50,6 +52,9 @@ def plan(
     precision: Annotated[str, typer.Option("--precision", help="mixed-adam, bf16-adam, fp32-adam, ...")] = "",
     trainable: Annotated[float, typer.Option("--trainable", help="Share of trained parameters (LoRA).")] = 1.0,
     unfused: Annotated[bool, typer.Option("--unfused-attention", help="Attention stores its scores.")] = False,
+    no_sequence_parallel: Annotated[
+        bool, typer.Option("--no-sequence-parallel", help="Tensor ranks hold norms and residuals whole.")
+    ] = False,
     schedules: Annotated[str, typer.Option("--schedules", help="Pipeline schedules to choose from.")] = "",
     tensor: Annotated[int, typer.Option("--tensor", help="Only layouts with this degree; so below.")] = 0,
     pipeline: Annotated[int, typer.Option("--pipeline")] = 0,
@@ -77,6 +82,7 @@ def plan(
     fixed = _fixed(
         tensor=tensor, pipeline=pipeline, data=data, context=context, expert=expert, micro_batch=micro_batch,
         microbatches=microbatches, stages_per_rank=stages, schedule=schedule,
+        sequence_parallel=False if no_sequence_parallel else None,
         zero_stage=zero if zero >= 0 else None, checkpointing=checkpointing,
     )  # fmt: skip
 
@@ -95,7 +101,7 @@ def plan(
         return hardware.with_sweep(chosen, sweep) if sweep else chosen
 
     if verify:
-        _verify(verify, model, fixed, precision, sweep, json, chosen_cluster)
+        _verify(verify, model, (*fixed, ("fused_attention", not unfused)), precision, sweep, json, chosen_cluster)
         return
     if not model or gpus < 1:
         raise WrongUse("tracekit plan takes a model and --gpus, as in: tracekit plan llama-7b --gpus 8")
@@ -107,8 +113,9 @@ def plan(
 
 
 def _fixed(**given: int | str | None) -> tuple[tuple[str, object], ...]:
-    """The layout's fields that were given: 0 and nothing mean open, but ZeRO's 0."""
-    return tuple((name, value) for name, value in given.items() if value or (name == "zero_stage" and value == 0))
+    """The layout's fields that were given: 0 and nothing mean open, except where these are values."""
+    values = ("zero_stage", "sequence_parallel")
+    return tuple((name, value) for name, value in given.items() if value or (name in values and value is not None))
 
 
 def _model(text: str, sequence: int) -> Transformer:
@@ -197,7 +204,7 @@ def _verify(
     precision: str,
     sweep: str,
     json: str,
-    chosen_cluster: object,
+    chosen_cluster: Callable[[int], Cluster],
 ) -> None:
     from tracekit.plan.described import described_run, run_file
     from tracekit.plan.hardware import with_sweep
@@ -228,7 +235,11 @@ def _verify(
 
 
 def _given(
-    model: Transformer, fixed: tuple[tuple[str, object], ...], ranks: int, precision: str, chosen_cluster: object
+    model: Transformer,
+    fixed: tuple[tuple[str, object], ...],
+    ranks: int,
+    precision: str,
+    chosen_cluster: Callable[[int], Cluster],
 ) -> Prediction:
     """The plan of a layout that was given; data takes what the other axes leave of the ranks."""
     from tracekit.plan.layout import Layout, check_model
@@ -242,9 +253,9 @@ def _given(
     if ranks % others:
         raise WrongUse(f"the run has {ranks} ranks, which tensor, pipeline and context of {others} do not divide")
     given.setdefault("data", ranks // others)
+    given.setdefault("sequence_parallel", given.get("tensor", 1) != 1)
     layout: Layout = Layout(**given)  # type: ignore[arg-type]
     if layout.ranks != ranks:
         raise WrongUse(f"the layout has {layout.ranks} ranks, the run {ranks}")
     check_model(layout, model)
-    assert callable(chosen_cluster)
     return predict(model, layout, chosen_cluster(ranks), _precision(precision))

@@ -6,7 +6,7 @@ USABLE of a GPU's memory the one with the shortest predicted step is best; of tw
 
 Left out unless asked for: tensor groups wider than a node (see `plan.explain`). Left out: ZeRO-2 and 3 with a pipeline
 (each micro-batch would scatter and gather what the pipeline already splits; neither torchtitan nor Megatron-LM does by
-default). Sequence parallelism is on wherever tensor is, as it moves as much and holds less.
+default). Sequence parallelism is on wherever tensor is, unless told otherwise, as it moves as much and holds less.
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ def layouts(request: Request) -> Iterator[Layout]:
 def _splits(request: Request) -> Iterator[Layout]:
     """Degrees that multiply to the GPUs and divide the model."""
     model, cluster = request.model, request.cluster
+    whole = dict(request.fixed).get("sequence_parallel", True) is True
     contexts = [1, 2, 4, 8, 16] if model.sequence >= LONG_SEQUENCE else [1, *_fixed(request, "context")]
     for tensor in _divisors(cluster.gpus, max([cluster.gpus_per_node, *_fixed(request, "tensor")])):
         for pipeline in _divisors(cluster.gpus // tensor, model.layers):
@@ -166,7 +167,7 @@ def _splits(request: Request) -> Iterator[Layout]:
                     continue
                 for expert in _divisors(data, model.experts):
                     split = Layout(
-                        data, tensor, pipeline, context, expert, sequence_parallel=tensor > 1,
+                        data, tensor, pipeline, context, expert, sequence_parallel=tensor > 1 and whole,
                         fused_attention=request.fused_attention,
                     )  # fmt: skip
                     if _divides(split, model):

@@ -56,8 +56,10 @@ OVERLAPPED = frozenset({DATA, CONTEXT, PIPELINE})
 class Prediction:
     """A step with a layout; seconds on the slowest rank, bytes per rank.
 
-    `compute` is of all micro-batches, with what is computed again; `exposed` by axis; `bubble` the ramp, and
-    `bubble_frac` its share of the makespan; `traffic` the calls of the pipeline's first rank.
+    `compute` is of all micro-batches, with what is computed again; `exposed` by axis; `bubble` the ramp. `bubble_frac`
+    is the share of the makespan in which a pipeline's ranks have nothing to do, mean over them: `plan.pipeline`'s where
+    all stages are alike, more where one is longer, since the others wait for it in each micro-batch. `traffic` are the
+    calls of the pipeline's first rank.
     """
 
     model: Transformer
@@ -69,6 +71,7 @@ class Prediction:
     exposed: Mapping[str, float]
     bubble: float
     optimizer: float
+    bubble_frac: float
     traffic: tuple[Calls, ...]
     hardware_flops: float
 
@@ -76,6 +79,11 @@ class Prediction:
     def seconds(self) -> float:
         """Of one step."""
         return self.compute + sum(self.exposed.values()) + self.bubble + self.optimizer
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first forward to the last backward."""
+        return self.seconds - self.optimizer - self.exposed.get(DATA, 0.0)
 
     @property
     def tokens_per_second(self) -> float:
@@ -97,11 +105,6 @@ class Prediction:
     def mfu(self) -> float:
         """Model FLOPs by the peak."""
         return self.model_flops_per_second / self.cluster.flops
-
-    @property
-    def bubble_frac(self) -> float:
-        """The ramp's share of the time from the first forward to the last backward."""
-        return self.bubble / (self.seconds - self.optimizer - self.exposed.get(DATA, 0.0))
 
     def link(self, call: Calls) -> str:
         """`inside` or `between` nodes: where the call's bytes go."""
@@ -142,9 +145,19 @@ def predict(
         exposed,
         bubble,
         optimizer_step(parameters, precision).seconds(cluster),
+        _mean_idle_frac(layout, ends, bubble),
         tuple(first.calls),
         _hardware_flops(model, layout),
     )
+
+
+def _mean_idle_frac(layout: Layout, ends: list[_Rank], bubble: float) -> float:
+    """Of the rank with the output layer and all others, which are alike."""
+    if layout.pipeline == 1:
+        return 0.0
+    makespan = layout.microbatches * max(rank.per_microbatch for rank in ends) + bubble
+    busy = ends[0].per_microbatch + (layout.pipeline - 1) * ends[-1].per_microbatch
+    return 1 - layout.microbatches * busy / layout.pipeline / makespan
 
 
 def _other(layout: Layout) -> int:

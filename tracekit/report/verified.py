@@ -10,7 +10,6 @@ import pandas as pd
 from tracekit import axes
 from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
-from tracekit.plan import pipeline
 from tracekit.plan.communication import CONTEXT, PIPELINE, calls
 from tracekit.plan.layout import Layout
 from tracekit.plan.step import Prediction
@@ -106,7 +105,9 @@ def _measured_volumes(layout: Layout, analysis: Analysis) -> dict[str, float]:
 def _axis(layout: Layout, members: tuple[int, ...], op: str) -> str:
     if op in ("send", "recv", "sendrecv"):
         return PIPELINE if layout.pipeline > 1 else CONTEXT
-    found = [axis for axis in AXES if layout.size(axis) > 1 and sorted(members) in layout.groups(axis)]
+    wide = [axis for axis in AXES if layout.size(axis) > 1]
+    found = [axis for axis in wide if sorted(members) in layout.groups(axis)]
+    found = found or [axis for axis in wide if any(set(members) <= set(group) for group in layout.groups(axis))]
     if "expert" in found and op != "all_to_all" and len(found) > 1:
         found.remove("expert")
     return _named(layout, found[0], op) if found else "other groups"
@@ -120,10 +121,10 @@ def _named(layout: Layout, group: str, op: str) -> str:
 
 
 def _exposed(plan: Prediction, analysis: Analysis) -> Iterator[Row]:
-    """By axis. In a trace a receive that waits is exposed communication, so the bubble counts as the pipeline's."""
+    """By axis, mean over ranks. In a trace a receive that waits is exposed, so the bubble counts as the pipeline's."""
     planned = dict(plan.exposed)
-    if plan.bubble:
-        planned[PIPELINE] = planned.get(PIPELINE, 0.0) + plan.bubble
+    if plan.layout.pipeline > 1:
+        planned[PIPELINE] = planned.get(PIPELINE, 0.0) + plan.bubble_frac * plan.makespan
     try:
         rows = in_complete_steps(analysis["exposed"], analysis.run)
     except NotMeasured as why:
@@ -137,13 +138,7 @@ def _exposed(plan: Prediction, analysis: Analysis) -> Iterator[Row]:
 
 
 def _bubble(plan: Prediction, analysis: Analysis) -> Row:
-    layout = plan.layout
-    if layout.pipeline == 1:
-        planned = None
-    else:
-        planned = pipeline.bubble_of_makespan(
-            layout.schedule, layout.pipeline, layout.microbatches, layout.stages_per_rank
-        )
+    planned = plan.bubble_frac if plan.layout.pipeline > 1 else None
     return _row("bubble, of the makespan", "1", planned, lambda: _measured_bubble(analysis))
 
 
