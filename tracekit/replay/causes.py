@@ -31,7 +31,11 @@ NOTHING = -1
 
 def tolerance(work: Work) -> Times:
     """How far from contact the borders of each piece of work may lie."""
-    return np.maximum(CONTACT_NS, ((work.end - work.start) * NOISE_FRAC).astype(np.int64))
+    return np.maximum(CONTACT_NS, _noise(work))
+
+
+def _noise(work: Work) -> Times:
+    return np.asarray(((work.end - work.start) * NOISE_FRAC).astype(np.int64))
 
 
 def before_on_lane(work: Work) -> Codes:
@@ -85,7 +89,7 @@ def _for_contact(work: Work, ready: Times) -> Pairs:
     waiting = np.flatnonzero(work.start - ready > CONTACT_NS / 2)
     slack = tolerance(work)
     order = np.argsort(work.end, kind="stable")
-    place = np.searchsorted(work.end[order], work.start[waiting] + slack[waiting], side="right") - 1
+    place = np.searchsorted(work.end[order], work.start[waiting] + _noise(work)[waiting], side="right") - 1
     found = np.where(place >= 0, order[place], NOTHING)
     near = (found >= 0) & (work.end[found] >= work.start[waiting] - np.maximum(slack[waiting], slack[found]))
     near &= ~work.launched[waiting] | ~work.launched[found] | (work.launch[found] <= work.launch[waiting])
@@ -134,8 +138,8 @@ def _for_received(work: Work) -> Pairs:
     pairs: list[Pairs] = []
     for lane in np.unique(work.lane[work.receives]):
         there = np.flatnonzero((work.lane == lane) & work.receives)
-        slack = np.maximum(tolerance(work)[first], CONTACT_NS)
-        place = np.searchsorted(np.maximum.accumulate(work.end[there]), work.start[first] + slack, side="right") - 1
+        begin = work.start[first] + _noise(work)[first]
+        place = np.searchsorted(np.maximum.accumulate(work.end[there]), begin, side="right") - 1
         found = np.where(place >= 0, there[place], NOTHING)
         pairs.append(_kept(work, first, found))
     if not pairs:
@@ -151,7 +155,10 @@ def latest_of(pairs: Pairs, values: Times, floor: Times) -> Times:
 
 
 def usual_latency(work: Work, before: Codes) -> int:
-    """How long launched work usually takes to begin on a free device, 0 where nothing tells."""
-    free = work.launched & ((before < 0) | (work.end[before] <= work.launch))
+    """How long launched work takes to begin on a free lane where it waits for nothing, 0 where nothing tells.
+
+    The lower quartile over all but communication: some of the rest waits for other lanes.
+    """
+    free = work.launched & ~work.is_comm & ((before < 0) | (work.end[before] <= work.launch))
     waits_ns: npt.NDArray[np.int64] = (work.start - work.launch)[free]
-    return int(np.median(waits_ns[waits_ns >= 0])) if (waits_ns >= 0).any() else 0
+    return int(np.percentile(waits_ns[waits_ns >= 0], 25, method="lower")) if (waits_ns >= 0).any() else 0

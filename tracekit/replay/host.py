@@ -69,20 +69,21 @@ class Blocks:
 
 
 def step_spans(one: RankTables, work: Work, base_ns: int) -> tuple[Times, Times]:
-    """Where the host begins and ends each step: its `ProfilerStep`, else the window, and the first launch before it."""
-    begin, end = one.steps["start_ns"].to_numpy() - base_ns, one.steps["end_ns"].to_numpy() - base_ns
+    """Where the host begins and ends each step: its `ProfilerStep`.
+
+    Without one a step begins with its window, or the first launch before that, and the host does not tell its end.
+    """
+    begin = one.steps["start_ns"].to_numpy() - base_ns
     rows = one.host[one.host["kind"] == ANNOTATION]
     names = [str(name) for name in rows["name"].cat.categories]
     number = np.array([int(n) if (n := name.removeprefix("ProfilerStep#")).isdecimal() else -1 for name in names])
     told = dict(zip(number[rows["name"].cat.codes].tolist() if len(names) else [], range(len(rows)), strict=False))
     place = np.array([told.get(step, -1) for step in one.steps["step"].tolist()], np.int64)
     if (place >= 0).all() and len(place):
-        begin = rows["start_ns"].to_numpy()[place] - base_ns
-        end = rows["end_ns"].to_numpy()[place] - base_ns
-        return begin, end
+        return rows["start_ns"].to_numpy()[place] - base_ns, rows["end_ns"].to_numpy()[place] - base_ns
     if len(begin) and work.launched.any():
         begin[0] = min(begin[0], int(work.launch[work.launched].min()))
-    return begin, np.maximum(end, begin)
+    return begin, begin
 
 
 def blocks_on_device(one: RankTables, work: Work, begins: Times, base_ns: int) -> Blocks:
