@@ -1,8 +1,9 @@
 import pytest
 
 from tracekit.analysis import measure_columns, measure_names
+from tracekit.diagnosis import rule_modules
 from tracekit.errors import WrongUse
-from tracekit.report.manual import measure_list, measure_page
+from tracekit.report.manual import measure_page, page_list
 
 
 @pytest.mark.parametrize("name", measure_names())
@@ -27,7 +28,8 @@ def test_pages_fit_the_screen():
 
 
 def test_the_list_has_a_line_for_each():
-    assert [line.split()[0] for line in measure_list().splitlines()] == measure_names()
+    lines = [line.split() for line in page_list().splitlines() if line]
+    assert [line[0] for line in lines] == ["Measures", *measure_names(), "Findings", *rule_modules()]
 
 
 def test_an_unknown_name_lists_the_known():

@@ -1,4 +1,4 @@
-"""`tracekit analyze`: where the step goes, and who waits for whom."""
+"""`tracekit analyze`: where the step goes, who waits for whom, and what is wrong."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from tracekit.errors import NotMeasured, WrongUse
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis
+    from tracekit.model import Finding
 
 Steps = tuple[int, int]
 STDOUT = "-"
+SEVERITIES = ("error", "warning", "info")
+"""The gravest first."""
 
 
 def analyze(
@@ -30,8 +33,13 @@ def analyze(
     steps: Annotated[str, typer.Option("--steps", metavar="N|N-M", help="Only these steps, as in 3-10.")] = "",
     calls: Annotated[bool, typer.Option("--calls", help="Also put each communication call into the JSON.")] = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Read the files themselves and keep nothing.")] = False,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option("--fail-on", metavar="CODE|SEVERITY", help="Exit with 1 if there is such a finding, or a graver."),
+    ] = None,
 ) -> None:
-    """Say where the step goes, who waits for whom, and what each rank does: compute, communication, copies, idle."""
+    """Say where the step goes, who waits for whom, what each rank does, and what is wrong, with what it costs."""
+    check_codes(fail_on or [])
     if calls and not json:
         raise WrongUse("--calls adds the calls to the JSON, so it needs --json FILE or --json -")
     check_writable(json)
@@ -40,6 +48,26 @@ def analyze(
         print(account(analysis), end="")
     if json:
         write_json(analysis, json, calls=calls)
+    if fails(analysis.findings, fail_on or []):
+        raise typer.Exit(1)
+
+
+def check_codes(codes: Sequence[str]) -> None:
+    """WrongUse, before any work is done, for what is neither a rule's code nor a severity."""
+    from tracekit.diagnosis import rule_modules
+
+    known = [*SEVERITIES, *rule_modules()]
+    for code in codes:
+        if code not in known:
+            raise WrongUse(f"--fail-on takes {', '.join(known)}, not {code!r}")
+
+
+def fails(findings: Sequence[Finding], codes: Sequence[str]) -> bool:
+    """Whether some finding has one of the codes, or is at least as grave as one of the severities."""
+    gravest = [SEVERITIES.index(code) for code in codes if code in SEVERITIES]
+    return any(
+        finding.code in codes or SEVERITIES.index(finding.severity) <= max(gravest, default=-1) for finding in findings
+    )
 
 
 def chosen_steps(text: str) -> Steps | None:
@@ -69,6 +97,9 @@ def analyzed(runs: Sequence[str], *, steps: Steps | None = None, cache: bool = T
         for done, name in enumerate(names):
             follow(done, len(names), name)
             ask(analysis, name)
+    with progress.shown("diagnosing") as follow:
+        follow(0, 1, "replay")
+        assert analysis.findings is not None
     return analysis
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, measure_columns, measure_names
 from tracekit.errors import NotMeasured
-from tracekit.model import NO_STEP, NO_TIME, Run
+from tracekit.model import NO_STEP, NO_TIME, Finding, Run
 from tracekit.report.account import facts
 from tracekit.waiting import with_waits
 
@@ -30,11 +30,15 @@ def document(analysis: Analysis, *, calls: bool = False) -> dict[str, object]:
         "steps": records(run.steps),
         "notes": records(run.notes),
         "measures": {name: _measure(analysis, name) for name in measure_names()},
-        "findings": [],
+        "findings": [_value_of(finding) for finding in analysis.findings],
     }
     if calls:
         parts["calls"] = call_records(run)
     return parts
+
+
+def _value_of(finding: Finding) -> dict[str, object]:
+    return {name: _value(value) for name, value in asdict(finding).items()}
 
 
 def call_records(run: Run) -> list[dict[str, object]]:

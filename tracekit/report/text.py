@@ -14,12 +14,12 @@ from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
 from tracekit.model import listed
 from tracekit.report.account import Facts, NoteGroup, facts, not_measured, notes_by_code
+from tracekit.report.findings import GRAVITY, findings_section
 from tracekit.report.job import job_section
 from tracekit.report.rank_table import rank_section, step_section
 from tracekit.report.sentences import detail_section, kernel_section
 from tracekit.report.wording import counted, plain, sentence
 
-GRAVITY = {"error": "bold red", "warning": "yellow", "info": "dim"}
 PLURAL = {"error": "errors", "warning": "warnings", "info": "info"}
 
 
@@ -53,6 +53,7 @@ def _screen(analysis: Analysis, width: int) -> Iterator[RenderableType]:
             yield from ("", *parts)
     yield from _absent(not_measured(analysis))
     yield from _notes(notes_by_code(analysis.run))
+    yield from ("", *findings_section(analysis))
 
 
 def _read(read: Facts) -> RenderableType:
