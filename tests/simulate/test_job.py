@@ -39,6 +39,7 @@ def test_axes_in_short():
         ({"layout": {"dp": 2}}, "layout has no key 'dp'; there are data, tensor"),
         ({"noise": {"compute": "much"}}, "noise: Expected `float`, got `str`"),
         ({"noise": {"compute": 2}}, "noise compute cannot be 2"),
+        ({"precision": "fp4"}, "no precision is named 'fp4'"),
         ({"model": "gpt5"}, "no model is named 'gpt5'"),
         ({"cluster": {"gpus": 1}, "layout": "dp 2"}, "2 ranks, the cluster 1 GPUs"),
         ({"cluster": {"inside": {"speed": 3}}}, "cluster.inside has no key 'speed'"),

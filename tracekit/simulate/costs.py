@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tracekit.plan import compute, memory
+from tracekit.plan.layout import Layout
 from tracekit.plan.memory import Precision
+from tracekit.plan.transformer import Transformer
 from tracekit.simulate import kernels
 from tracekit.simulate.job import Job
 from tracekit.simulate.kernels import Kernel
@@ -45,18 +47,22 @@ class Costs:
     @property
     def precision(self) -> Precision:
         """Bytes per value."""
-        return Precision()
+        return self.job.precision
+
+    @cached_property
+    def _sizes(self) -> tuple[Transformer, Layout, int]:
+        return self.job.model, self.job.layout, self.precision.activation_bytes
 
     @cached_property
     def forward(self) -> tuple[Half, Half]:
         """A layer's forward of one micro-batch: attention, feed-forward."""
-        whole = compute.layer_forward(self.job.model, self.job.layout).seconds(self.job.cluster) * NS
+        whole = compute.layer_forward(*self._sizes).seconds(self.job.cluster) * NS
         return self._halves(whole, backward=False)
 
     @cached_property
     def backward(self) -> tuple[Half, Half]:
         """A layer's backward, feed-forward first, without what full activation checkpointing computes again."""
-        whole = compute.layer_backward(self.job.model, self.job.layout).seconds(self.job.cluster) * NS
+        whole = compute.layer_backward(*self._sizes).seconds(self.job.cluster) * NS
         if self.recomputes:
             whole -= sum(piece.ns for half in self.forward for piece in half)
         return self._halves(whole, backward=True)
@@ -69,7 +75,7 @@ class Costs:
     @cached_property
     def output(self) -> Half:
         """The output layer's forward and the loss."""
-        whole = compute.output_forward(self.job.model, self.job.layout).seconds(self.job.cluster) * NS
+        whole = compute.output_forward(*self._sizes).seconds(self.job.cluster) * NS
         return (Piece(kernels.GEMM, round(0.9 * whole)), Piece(kernels.LOSS, round(0.1 * whole)))
 
     @cached_property
@@ -91,20 +97,20 @@ class Costs:
     @cached_property
     def embedding_parameters(self) -> float:
         """Of the embedding on one rank."""
-        return self.job.model.embedding_parameters / self.job.layout.tensor
+        return self.job.model.embedding_parameters / self.job.layout.vocabulary_parts
 
     @cached_property
     def output_parameters(self) -> float:
         """Of the output layer on one rank; of one that shares the embedding's weights, its norm's."""
-        return self.job.model.output_parameters / self.job.layout.tensor
+        return self.job.model.output_parameters / self.job.layout.vocabulary_parts
 
     def gradient_bytes(self, parameters: float) -> int:
-        """Of so many parameters; an even number, so that it is whole values of two bytes."""
-        return 2 * round(self.precision.gradient_bytes * parameters / 2)
+        """Of so many parameters; whole values, of two bytes or of four."""
+        return 4 * round(self.precision.gradient_bytes * parameters / 4)
 
     def weight_bytes(self, parameters: float) -> int:
         """As `gradient_bytes`, of weights."""
-        return 2 * round(self.precision.weight_bytes * parameters / 2)
+        return 4 * round(self.precision.weight_bytes * parameters / 4)
 
     @cached_property
     def tokens(self) -> int:
@@ -124,7 +130,7 @@ class Costs:
     @cached_property
     def tied_bytes(self) -> int:
         """Gradients of an embedding that two stages share."""
-        return self.gradient_bytes(self.job.model.hidden * self.job.model.vocabulary / self.job.layout.tensor)
+        return self.gradient_bytes(self.job.model.hidden * self.job.model.vocabulary / self.job.layout.vocabulary_parts)
 
     @cached_property
     def load_ns(self) -> int:
@@ -155,7 +161,7 @@ class Costs:
 
     def _products_frac(self, *, backward: bool) -> float:
         make = compute.layer_backward if backward else compute.layer_forward
-        work = make(self.job.model, self.job.layout)
+        work = make(*self._sizes)
         products = work.flops / (self.job.cluster.flops * self.job.cluster.efficiency)
         return products / work.seconds(self.job.cluster)
 

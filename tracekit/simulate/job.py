@@ -1,8 +1,9 @@
 """What is simulated: model, layout, hardware, steps, noise, faults; from YAML or from flags, checked.
 
-model: megatron-1.7b                    # a preset's name, or its numbers: {layers: 4, hidden: 1024, ...}
+model: megatron-1.7b                # a preset's name, or its numbers: {layers: 4, hidden: 1024, ...}
 layout: dp 2 x pp 4                 # or {data: 2, pipeline: 4, microbatches: 8, schedule: 1f1b, ...}
 cluster: h100-80gb                  # a preset's name, or {preset: h100-80gb, gpus_per_node: 4, inside: {...}}
+precision: mixed-adam               # or {weight_bytes: 2, gradient_bytes: 4, ...}
 steps: 3
 seed: 1
 noise: {compute: 0.02, transfer: 0.05, ends_us: 2}
@@ -27,10 +28,11 @@ from tracekit.errors import Unreadable, WrongUse
 from tracekit.plan import hardware, transformer
 from tracekit.plan.hardware import Cluster
 from tracekit.plan.layout import Layout, check_model
+from tracekit.plan.memory import PRECISIONS, Precision
 from tracekit.plan.transformer import Transformer
 from tracekit.simulate.faults import Fault, parse
 
-MODEL, CLUSTER = "megatron-1.7b", "h100-80gb"
+MODEL, CLUSTER, PRECISION = "megatron-1.7b", "h100-80gb", "mixed-adam"
 SHORT = {"dp": "data", "fsdp": "data", "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
 _AXIS = re.compile(r"([a-z]+)\s*[=:]?\s*(\d+)")
 
@@ -95,6 +97,7 @@ class Job:
     model: Transformer = field(default_factory=lambda: transformer.preset(MODEL))
     layout: Layout = field(default_factory=Layout)
     cluster: Cluster = field(default_factory=lambda: hardware.preset(CLUSTER, 1))
+    precision: Precision = field(default_factory=Precision)
     steps: int = 3
     seed: int = 0
     noise: Noise = field(default_factory=Noise)
@@ -157,13 +160,14 @@ def job_of(told: Any, where: str = "the job") -> Job:
     model = _model(known.get("model", MODEL))
     layout = _layout(known.get("layout", {}))
     cluster = _cluster(known.get("cluster", CLUSTER), layout.ranks)
+    precision = _precision(known.get("precision", PRECISION))
     parts = {"noise": Noise, "host": Host, "trace": Trace}
     made: dict[str, Any] = {name: _made(kind, known[name], name) for name, kind in parts.items() if name in known}
     plain = {name: _plain(known[name], kind, name) for name, kind in _PLAIN.items() if name in known}
     steps = plain.get("steps", Job.steps)
     texts = _plain(known.get("faults", []), list[str], "faults")
     faults = tuple(parse(text, layout.ranks, steps) for text in texts)
-    return Job(model, layout, cluster, faults=faults, **made, **plain)
+    return Job(model, layout, cluster, precision, faults=faults, **made, **plain)
 
 
 _PLAIN: Mapping[str, Any] = {"steps": int, "seed": int, "bucket_mb": float}
@@ -201,6 +205,14 @@ def _layout(told: Any) -> Layout:
     if "axes" in given:
         given = {**layout_of(str(given.pop("axes"))), **given}
     return _made(Layout, given, "layout")
+
+
+def _precision(told: Any) -> Precision:
+    if not isinstance(told, str):
+        return _made(Precision, told, "precision")
+    if told not in PRECISIONS:
+        raise WrongUse(f"no precision is named {told!r}; there are {', '.join(PRECISIONS)}")
+    return PRECISIONS[told]
 
 
 def _cluster(told: Any, ranks: int) -> Cluster:

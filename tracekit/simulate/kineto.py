@@ -33,7 +33,7 @@ DISPATCHED = {
     "all_reduce": "c10d::allreduce_", "all_gather": "c10d::_allgather_base_",
     "reduce_scatter": "c10d::_reduce_scatter_base_", "send": "c10d::send", "recv": "c10d::recv_",
 }  # fmt: skip
-DTYPE, WIDTH = "BFloat16", 2
+DTYPES = {2: "BFloat16", 4: "Float"}
 LISTED_RANKS = 30
 """PyTorch cuts longer lists of a group's ranks."""
 AXIS_NAMES = {"data": "mesh_dp", "tensor": "mesh_tp", "pipeline": "mesh_pp", "embedding": "embedding"}
@@ -201,6 +201,8 @@ class _Events:
         yield self._runtime("cudaLaunchKernelExC", thread, self.launches[slot], end - 300, external, correlation)
         arguments = f'"External id":{external},"device":{self.device},"context":1,"stream":{stream},'
         arguments += f'"correlation":{correlation},"grid":[24,1,1],"block":[544,1,1],{told}'
+        if self.job.precision.activation_bytes != 2:
+            kernel = kernel.replace("bf16", "f32")
         name = f"{kernel}{kernels.NCCL_ARGUMENTS}"
         yield self._on_device("kernel", name, stream, self.starts[slot], self.ends[slot], arguments)
         yield self._on_device(
@@ -212,12 +214,13 @@ class _Events:
         """NCCL's arguments."""
         group = self.world.group_of[one.axis][self.one.rank]
         size = len(group.members)
-        elements = one.bytes // WIDTH
+        width = self.job.precision.activation_bytes
+        elements = one.bytes // width
         into = elements // size if one.op == "all_gather" else elements
         out = elements // size if one.op == "reduce_scatter" else elements
         told: dict[str, Any] = {
             "Collective name": kernels.NCCL[one.op][1], "In msg nelems": into, "Out msg nelems": out,
-            "Group size": size, "dtype": DTYPE, "In split size": "[]", "Out split size": "[]",
+            "Group size": size, "dtype": DTYPES.get(width, "Byte"), "In split size": "[]", "Out split size": "[]",
             "Process Group Name": str(group.number), "Process Group Description": _described(self.job, group),
             "Process Group Ranks": _members(group),
         }  # fmt: skip
@@ -270,7 +273,7 @@ class _Events:
         job = self.job
         place = self.one.rank // (job.layout.tensor * job.layout.data)
         parameters = memory.held(job.model, job.layout, place).total
-        return round(memory.states(parameters, memory.Precision(), job.layout.zero_stage, job.layout.shards).total)
+        return round(memory.states(parameters, job.precision, job.layout.zero_stage, job.layout.shards).total)
 
     def _runtime(self, name: str, thread: int, begin: int, end: int, external: int, correlation: int) -> str:
         return self._host(

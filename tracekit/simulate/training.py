@@ -212,7 +212,7 @@ class _Training:
         if stage == 0:
             self._gather_root(self.costs.embedding_parameters)
             self._compute((Piece(kernels.EMBEDDING, SMALL_NS),))
-            self._meet("reduce_scatter" if self.layout.sequence_parallel else "all_reduce")
+            self._meet_at_end("reduce_scatter" if self.layout.sequence_parallel else "all_reduce")
         for layer in range(count):
             self.recorder.busy("", self.trouble.stall_ns)
             self._await_weights(stage, layer)
@@ -224,7 +224,7 @@ class _Training:
         if stage == self.last_stage:
             self._gather_root(self.costs.output_parameters)
             if self.layout.sequence_parallel:
-                self._meet("all_gather")
+                self._meet_at_end("all_gather")
             self._compute(self.costs.output)
 
     def _backward(self, action: Action, *, reduces: bool) -> None:
@@ -252,10 +252,10 @@ class _Training:
 
     def _output_backward(self, weights: Sequence[bool], *, meets: bool) -> None:
         if self.layout.sequence_parallel and meets:
-            self._meet("all_gather")
+            self._meet_at_end("all_gather")
         self._compute(_only(self.costs.output_backward, weights))
         if meets:
-            self._meet("reduce_scatter" if self.layout.sequence_parallel else "all_reduce")
+            self._meet_at_end("reduce_scatter" if self.layout.sequence_parallel else "all_reduce")
 
     def _half(self, half: Half, *, meets: bool = True, backward: bool = False) -> None:
         """Kernels between two points where tensor ranks meet."""
@@ -269,6 +269,11 @@ class _Training:
         else:
             self._compute(half)
             self._meet("all_reduce")
+
+    def _meet_at_end(self, op: str) -> None:
+        """As `_meet`, at the embedding or the output layer, where these are split."""
+        if self.layout.split_vocabulary:
+            self._meet(op)
 
     def _meet(self, op: str) -> None:
         """A collective of the tensor ranks on the critical path."""
@@ -323,9 +328,9 @@ class _Training:
     def _reduce(self, parameters: float, *, now: bool, reduces: bool) -> None:
         """Gradients of so many parameters are there: they fill a bucket, which is reduced when full, or now.
 
-        Sharded ones are reduced in each micro-batch (ZeRO 2 and 3), those of a sharded layer (ZeRO 3) at once.
+        ZeRO 2 and 3 reduce in each micro-batch, as others do where the layout says so; ZeRO 3 each layer's at once.
         """
-        if self.layout.data == 1 or not (reduces or self.layout.zero_stage >= 2):
+        if self.layout.data == 1 or not (reduces or self.layout.reductions > 1):
             return
         self._bucket += parameters
         size = self.costs.gradient_bytes(self._bucket)
