@@ -115,7 +115,9 @@ def test_a_sleep_that_nothing_records_is_the_hosts():
         1/20   ...{sleep}NN.......  by=b
     """
     replay = analysis(drawing).replay
-    lengths = replay.step_ns({"measured": replay.measured, "slow": replay.all_ideal_but([1]), "host": replay.host_free()})
+    lengths = replay.step_ns(
+        {"measured": replay.measured, "slow": replay.all_ideal_but([1]), "host": replay.host_free()}
+    )
     assert lengths["measured"].tolist() == [2_005_000]
     assert lengths["slow"].tolist() == [2_005_000]
     assert lengths["host"][0] < 10_000

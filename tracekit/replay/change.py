@@ -91,7 +91,7 @@ def links(replay: Replay, spelled: str) -> Change:
 
 
 def together(replay: Replay, changes: Collection[Change]) -> Change | None:
-    """All changes at once; None where two of them set the durations of one rank."""
+    """All changes at once, of transfers one after another; None where two of them set the durations of one rank."""
     variant = np.full(len(replay.ranks), MEASURED, np.int64)
     measured, median, free = replay.measured.measured.copy(), replay.measured.median.copy(), False
     for change in changes:
@@ -99,7 +99,7 @@ def together(replay: Replay, changes: Collection[Change]) -> Change | None:
         if ((variant != MEASURED) & (own.variant != MEASURED) & (variant != own.variant)).any():
             return None
         variant = np.where(own.variant != MEASURED, own.variant, variant)
-        measured, median = measured * own.measured, np.maximum(median, own.median)
+        measured, median = measured * own.measured, median * own.measured + own.median
         free |= own.free
     words = "all of these were so"
     return Change(" + ".join(one.what for one in changes), words, Scenario(variant, measured, median, free))
