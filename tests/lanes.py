@@ -18,9 +18,10 @@ operator, A an annotation, P Python; C and N are the work of a rank without stre
 `0/memory 1.3.2` are allocator events: the digit is what is then allocated, in bytes.
 
 After the cells, `key=value`: `by` one launch letter a kernel (`-` for none), `name`, `op` (of a collective or a copy),
-`group`, `bytes`, `seq`, `peer`, `size` (of the group); `incomplete` the steps that are, on a `step` line; `reserved`
-and `device` on a `memory` line. `run` matches the n-th call of a group and operation of each rank that draws the group
-(of two ranks that name each other as `peer`, for sends and receives), except on a line with `match=none`.
+`group`, `bytes`, `seq`, `peer`, `size` (of the group); `incomplete` the steps that are, on a `step` line; `reserved`,
+`device`, the device's `capacity` and the `unit` of all these bytes on a `memory` line. `run` matches the n-th call of
+a group and operation of each rank that draws the group (of two ranks that name each other as `peer`, for sends and
+receives), except on a line with `match=none`.
 `step` without a rank holds for all ranks, `0/step` for one. Without either, step 0 is from a rank's first work to its
 last, and a rank without work has no step.
 """
@@ -117,8 +118,14 @@ class Rank:
         for line in self.lines:
             for at, cell in enumerate(line.cells if line.label == "memory" else ""):
                 if cell != ".":
-                    held = line.options.get("reserved", "9"), line.options.get("device", "cuda:0")
-                    yield at * US, held[1], int(cell), int(held[0])
+                    unit, device = int(line.options.get("unit", "1")), line.options.get("device", "cuda:0")
+                    yield at * US, device, int(cell) * unit, int(line.options.get("reserved", "9")) * unit
+
+    @property
+    def capacity(self) -> int | None:
+        """The device's memory, where a `memory` line tells it."""
+        told = [line.options for line in self.lines if "capacity" in line.options]
+        return int(told[0]["capacity"]) * int(told[0].get("unit", "1")) if told else None
 
     def lane(self, line: Line) -> tuple[int, int]:
         """Process and thread (device and stream) of a line."""
@@ -146,7 +153,7 @@ def run(drawing: str) -> Run:
             [
                 (
                     *(one.rank, one.window, "drawing", "host", "cpu" if one.on_cpu else "cuda:0"),
-                    *("gloo" if one.on_cpu else "nccl", world, 0, 0, None, len(one.bars), 0),
+                    *("gloo" if one.on_cpu else "nccl", world, 0, 0, None, len(one.bars), 0, one.capacity),
                 )
                 for one in ranks
             ],
@@ -374,6 +381,7 @@ def _kineto(one: Rank, world_size: int) -> dict[str, object]:
     backend = "gloo" if one.on_cpu else "nccl"
     return {
         "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "totalGlobalMem": one.capacity}] if one.capacity else [],
         "distributedInfo": {"backend": backend, "rank": one.rank, "world_size": world_size},
         "traceEvents": events,
     }

@@ -38,8 +38,9 @@ HOST_KINDS = (
 RANKS = {
     "rank": "int64", "window": "int64", "file": "str", "host": "str", "device": "str", "backend": "str",
     "world_size": "Int64", "clock_offset_ns": "Int64", "clock_error_ns": "Int64", "clock_drift_ppb": "Int64",
-    "events": "int64", "dropped": "int64",
+    "events": "int64", "dropped": "int64", "device_memory_bytes": "Int64",
 }  # fmt: skip
+"""`device_memory_bytes` is the capacity of the device that did the rank's work; null where its file does not tell."""
 STEPS = {
     "rank": "int64", "window": "int64", "step": "int64", "start_ns": "int64", "end_ns": "int64", "complete": "bool",
 }  # fmt: skip

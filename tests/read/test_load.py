@@ -87,10 +87,14 @@ def test_the_tables_have_their_schemas(tmp_path):
 
 
 def test_the_row_of_a_rank(tmp_path):
-    file = rank_file(tmp_path, 1, 2, deviceProperties=[{"id": 0, "name": "H100"}], host_name="node7")
+    file = rank_file(
+        tmp_path, 1, 2, deviceProperties=[{"id": 0, "name": "H100", "totalGlobalMem": 80}], host_name="node7"
+    )
     [row] = load(tmp_path).ranks.to_dict("records")
     told = ("rank", "window", "file", "host", "device", "backend", "world_size", "events", "dropped", "clock_offset_ns")
     assert tuple(row[key] for key in told) == (1, 0, str(file), "node7", "H100", "nccl", 2, 4, 0, 0)
+    assert row["device_memory_bytes"] == 80
+    assert load(tmp_path).ranks["device_memory_bytes"].tolist() == [80]  # from the cache
 
 
 def test_events_are_opened_when_asked_for(tmp_path):

@@ -23,6 +23,23 @@ def test_the_device_is_the_one_that_works():
     assert part([{**kernel(5, 9), "pid": 2}]).identity.device == "device"
 
 
+def test_the_devices_memory():
+    devices = [{"id": 0, "totalGlobalMem": 100}, {"id": 2, "totalGlobalMem": 85_899_345_920}]
+    found = part([{**kernel(5, 9), "pid": 2}], deviceProperties=devices).identity
+    assert found.device_memory_bytes == 85_899_345_920
+
+
+@pytest.mark.parametrize("told", [None, 0, -1, "", "much", 10**30, [], {}, True, float("inf"), 0.5])
+def test_a_devices_memory_that_says_nothing(told):
+    devices = [{"id": 0, "totalGlobalMem": told}]
+    assert part([kernel(5, 9)], deviceProperties=devices).identity.device_memory_bytes is None
+
+
+def test_a_trace_without_a_device_has_no_memory_of_it():
+    devices = [{"id": 0, "totalGlobalMem": 100}]
+    assert part([tiny.op(1, 2)], deviceProperties=devices).identity.device_memory_bytes is None
+
+
 @pytest.mark.parametrize("info", [None, [], "x", 5, {}, {"rank": None}, {"rank": "x"}])
 def test_a_file_that_does_not_say_who_it_is(info):
     who = part([kernel(5, 9)], distributedInfo=info).identity

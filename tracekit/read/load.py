@@ -132,6 +132,7 @@ def _rank_row(place: Place, file: TraceFile, part: store.StoredPart, joined: Joi
     return (
         *(place.rank, place.window, file.name, who.host, who.device, who.backend, who.world_size),
         *(clock.offset_ns, clock.error_ns, clock.drift_ppb, who.events, who.dropped),
+        who.device_memory_bytes,
     )
 
 

@@ -38,6 +38,7 @@ class Identity:
     end_ns: int
     events: int
     dropped: int
+    device_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -183,26 +184,32 @@ def _identity(raw: RawTrace, claimed: int | None, basename: str, found: Sorted) 
     worker = _WORKER_FILE.match(basename)
     backend = distributed.get("backend")
     rows = found.work if len(found.work) else found.host
+    device = {} if found.on_cpu else _device(raw.metadata, found.work)
     return Identity(
         rank=whole(distributed.get("rank")) if claimed is None else claimed,
         world_size=whole(distributed.get("world_size")),
         backend=str(backend) if backend and backend != "undefined" else None,
         host=str(host) if host else worker["host"] if worker else None,
-        device=CPU if found.on_cpu else _device(raw.metadata, found.work),
+        device=CPU if found.on_cpu else str(device.get("name") or "device"),
         start_ns=int(rows["start_ns"].min()) if len(rows) else 0,
         end_ns=int(rows["end_ns"].max()) if len(rows) else 0,
         events=raw.events,
         dropped=sum(raw.problems.values()) + len(raw.lost_at) + found.before_launch,
+        device_memory_bytes=_capacity(device),
     )
 
 
-def _device(metadata: dict[str, object], work: pd.DataFrame) -> str:
-    """The name of the device that did most of the work, "device" where the file does not name it."""
+def _device(metadata: dict[str, object], work: pd.DataFrame) -> dict[str, object]:
+    """What the file tells of the device that did most of the work; nothing where it tells of none."""
     used = Counter(str(lane).split("/", 1)[0] for lane in work["lane"].head(1000)).most_common(1)[0][0]
     known = metadata.get("deviceProperties")
     devices = [device for device in known if isinstance(device, dict)] if isinstance(known, list) else []
-    mine = next((device for device in devices if str(device.get("id")) == used), devices[0] if devices else {})
-    return str(mine.get("name") or "device")
+    return next((device for device in devices if str(device.get("id")) == used), devices[0] if devices else {})
+
+
+def _capacity(device: dict[str, object]) -> int | None:
+    told = whole(device.get("totalGlobalMem"))
+    return told if told and told > 0 else None
 
 
 def _text_notes(raw: RawTrace) -> Iterator[Note]:
