@@ -184,7 +184,7 @@ def test_a_world_of_one(folder, capsys):
     assert notes(run) == {}
     nothing_across(Analysis(run), "no second rank")
     shown = screen(where, capsys)
-    assert "bandwidth, blame, collectives, ranks, waits: the run has no second rank: who waits for whom takes" in shown
+    assert "the run has no second rank: who waits for whom takes the traces of two ranks at least" in shown
     assert "waiting" not in shown
 
 
