@@ -2,9 +2,9 @@
 
     python -m benchmarks.accuracy [--seeds 3] [--write]
 
-Simulates a grid of layouts and seeds, reads the traces, and holds every number to `truth.json`, which the simulator
-made by an account of its own. Prints a table of the largest differences; `--write` puts it into docs/accuracy.md. Without
-skewed clocks all must be 0; with them, waits must lie within the clocks' error bars. Exit code 1 where they do not.
+Simulates a grid of layouts and seeds, reads the traces, and holds the numbers to `truth.json`, which the simulator
+made by an account of its own. Prints tables of the largest differences; `--write` puts them into docs/accuracy.md. Exit
+code 1 unless without skewed clocks all are 0, and with them no wait is off by more than members of a call end apart.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from benchmarks.sections import write_section
 from tracekit import Analysis, load
 from tracekit.simulate import Truth, simulate
 from tracekit.simulate.job import job_of
+from tracekit.simulate.kineto import BASE_NS, ORIGIN_NS
 from tracekit.waiting import with_waits
 
 DOCUMENT, SECTION = Path(__file__).parent.parent / "docs" / "accuracy.md", "simulated"
@@ -45,12 +46,16 @@ LAYOUTS: Mapping[str, Mapping[str, Any]] = {
     "dp × tp × pp": {"axes": "dp 2 x tp 2 x pp 2", "microbatches": 4},
     "fsdp × pp": {"axes": "fsdp 2 x pp 2", "microbatches": 4},
 }
+BEGIN_NS = BASE_NS + ORIGIN_NS
 SKEW_MS, ENDS_US = 3.0, 2.0
 """With skew every second rank's clock is ahead by so much times its number, and members end so far apart."""
+OUTSIDE_FRAC = 0.1
+"""A clock's bar is a median deviation: of few calls it may be less than the clock is off, as are then all waits."""
 AXIS_OF = {"mesh_dp": "data", "mesh_tp": "tensor", "mesh_pp": "pipeline", "embedding": "embedding"}
 BREAKDOWN = [
     *("step_ns", "compute_ns", "exposed_comm_ns", "exposed_memory_ns", "idle_ns", "comm_ns", "overlap_ns"),
 ]
+IDLE = ["host_late_ns", "stream_wait_ns", "launch_latency_ns"]
 CALLS = ["wait_ns", "transfer_ns", "bytes"]
 BUBBLE = ["window_ns", "busy_ns", "bubble_ns", "warmup_ns", "steady_ns", "cooldown_ns"]
 CAUSES = ["must_ns", "imbalance_ns", "jitter_ns", "transfer_ns"]
@@ -93,8 +98,9 @@ def differences(analysis: Analysis, truth: Truth) -> dict[str, Difference]:
 
 
 def of_steps(analysis: Analysis, truth: Truth) -> dict[str, Difference]:
-    """Breakdown and overlap; they need one rank's own clock only."""
-    return _columns("breakdown", analysis["breakdown"], truth.steps, ["rank", "step"], BREAKDOWN)
+    """Breakdown, overlap and idle time by cause; they need one rank's own clock only."""
+    found = _columns("breakdown", analysis["breakdown"], truth.steps, ["rank", "step"], BREAKDOWN)
+    return found | _columns("idle", analysis["idle"], truth.steps, ["rank", "step"], IDLE)
 
 
 def of_calls(analysis: Analysis, truth: Truth) -> dict[str, Difference]:
@@ -104,6 +110,7 @@ def of_calls(analysis: Analysis, truth: Truth) -> dict[str, Difference]:
     mine, theirs = paired_calls(analysis, truth)
     unmatched = int(mine["match"].isna().sum())
     found = {f"call {name}": _difference(mine[name].fillna(0), theirs[name]) for name in CALLS}
+    found |= _columns("axis", analysis["exposed"], truth.axes, ["rank", "step", "axis"], ["comm_ns", "exposed_ns"])
     own = _columns("rank", analysis["ranks"], truth.steps, ["rank", "step"], ["own_ns", "wait_ns"])
     return {**found, "calls unmatched": Difference(len(mine), unmatched), **own}
 
@@ -124,7 +131,12 @@ def of_pipeline(analysis: Analysis, truth: Truth) -> dict[str, Difference]:
     if truth.theory is None:
         return {}
     rows = analysis["pipeline"]
-    found = _columns("pipeline", rows, truth.pipeline, ["rank", "step"], [*BUBBLE, *CAUSES])
+    keys = ["rank", "step", "stage", "action", "microbatch"]
+    acted = truth.actions.rename(columns={"start_ns": "begin_ns"})
+    spans = analysis["microbatches"].rename(columns={"start_ns": "begin_ns"})
+    spans = spans.assign(begin_ns=spans["begin_ns"] - BEGIN_NS, end_ns=spans["end_ns"] - BEGIN_NS)
+    found = _columns("action", spans, acted, keys, ["begin_ns", "end_ns", "busy_ns"])
+    found |= _columns("pipeline", rows, truth.pipeline, ["rank", "step"], [*BUBBLE, *CAUSES])
     wrong = (rows["schedule"] != truth.theory["schedule"]) | (rows["theory_frac"] != truth.theory["of_makespan"])
     return {**found, "pipeline schedule": Difference(len(rows), int(wrong.sum()))}
 
@@ -191,9 +203,9 @@ def _difference(mine: pd.Series, theirs: pd.Series) -> Difference:
 
 # The table ------------------------------------------------------------------------------------------------------------
 
-KINDS = ("breakdown", "rank", "call ", "calls", "collectives", "pipeline", "layout")
-TITLES = ("breakdown and overlap", "own and wait", "calls: wait, transfer, bytes", "unmatched", "collectives",
-          "bubble, parts, schedule", "layout")  # fmt: skip
+KINDS = ("breakdown", "idle", "axis", "rank", "call ", "calls", "collectives", "pipeline", "action", "layout")
+TITLES = ("breakdown and overlap", "idle by cause", "exposed by axis", "own and wait", "calls: wait, transfer, bytes",
+          "unmatched", "collectives", "bubble, parts, schedule", "forwards and backwards", "layout")  # fmt: skip
 CAUSE_NS = 1
 """The bubble's causes are means, told in whole nanoseconds: a half may be rounded either way."""
 
@@ -250,14 +262,20 @@ def main() -> int:
     print(text)
     if options.write:
         write_section(DOCUMENT, SECTION, text)
-    wrong = [(name, what) for name, found, _ in exact for what, one in found.items() if one.largest > allowed(what)]
-    outside = [(name, found["waits outside the bar"].largest) for name, found, _ in skewed]
-    late = [name for name, count in outside if count]
-    for name, what in wrong:
-        print(f"not exact: {name}: {what}", file=sys.stderr)
-    if late:
-        print(f"waits outside the error bar: {', '.join(late)}", file=sys.stderr)
-    return 1 if wrong or late else 0
+    wrong = [
+        f"{name}: {what}" for name, found, _ in exact for what, one in found.items() if one.largest > allowed(what)
+    ]
+    wrong += [f"{name}: {what}" for name, found, _ in skewed for what, one in found.items() if off_by_more(what, one)]
+    for name in wrong:
+        print(f"not exact: {name}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def off_by_more(what: str, one: Difference) -> bool:
+    """Whether a number of a job with skewed clocks is off by more than it may be."""
+    if what == "waits outside the bar":
+        return one.largest > OUTSIDE_FRAC * one.values
+    return one.largest > (ENDS_US * 1000 if what.endswith("ns off") else 0)
 
 
 def allowed(what: str) -> int:
@@ -269,14 +287,15 @@ TEXT = """\
 ## Simulated jobs
 
 `python -m benchmarks.accuracy --write`. Jobs of each layout with {seeds} seeds are simulated with noise, their traces
-read, and every number held to the truth that the simulator keeps by an account of its own. Calls are told by Comms Id,
-by Seq or by neither, and the host waits for the device in each step or never, by seed. A cell is the largest difference,
-in nanoseconds (bytes, calls), of so many values.
+read, and their numbers held to the truth that the simulator keeps by an account of its own. Calls are told by Comms Id,
+by Seq or by neither, and the host waits for the device in each step or never, by seed. A cell is the largest
+difference, in nanoseconds (bytes, calls), of so many values.
 
 {exact}
 
 The same with every second rank's clock ahead by {skew} ms times its number, and members of a call that end up to
-{ends} µs apart:
+{ends} µs apart. The bar is that of both ranks' clocks, medians of deviations: a wait may lie outside, by less than the
+members end apart. Breakdown and overlap need no other clock.
 
 {skewed}
 """

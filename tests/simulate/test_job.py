@@ -1,4 +1,8 @@
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 
 from tracekit.errors import Unreadable, WrongUse
 from tracekit.simulate.faults import Fault
@@ -69,3 +73,10 @@ def test_what_is_no_yaml_is_unreadable(tmp_path):
         read_job(tmp_path / "job.yaml")
     with pytest.raises(Unreadable, match="No such file"):
         read_job(tmp_path / "none.yaml")
+
+
+def test_the_readmes_job_is_one():
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```yaml\n(model: .*?)```", text, flags=re.DOTALL)
+    job = job_of(yaml.safe_load(block))
+    assert (job.layout.schedule, job.steps, len(job.faults)) == ("zbv", 5, 2)

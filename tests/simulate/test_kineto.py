@@ -151,3 +151,8 @@ def test_long_lists_of_ranks_are_cut_as_pytorch_cuts_them(tmp_path):
     _, traces = files(tmp_path, "dp 32", steps=1)
     [first, *_] = [event["args"] for event in of(traces[0], "kernel") if "Collective name" in event["args"]]
     assert first["Process Group Ranks"].endswith("27, 28, ..., 31]")
+
+
+def test_a_file_does_not_tell_when_it_was_written(written):
+    done, _ = written
+    assert (done.folder / "rank0.json.gz").read_bytes()[4:8] == bytes(4)  # gzip's time of change

@@ -19,6 +19,8 @@ def test_steps_tile_and_their_parts_sum():
     steps = truth({"axes": "dp 2 x tp 2", "microbatches": 2}, noise={"compute": 0.1}).steps
     parts = steps[["compute_ns", "exposed_comm_ns", "exposed_memory_ns", "idle_ns"]].sum(axis=1)
     assert (parts == steps["step_ns"]).all()
+    causes = steps[["host_late_ns", "stream_wait_ns", "launch_latency_ns"]].sum(axis=1)
+    assert (causes == steps["idle_ns"]).all()
     assert (steps["own_ns"] + steps["wait_ns"] == steps["step_ns"]).all()
     for _, mine in steps.groupby("rank"):
         assert mine["end_ns"].tolist()[:-1] == mine["start_ns"].tolist()[1:]
@@ -69,7 +71,7 @@ def test_truth_as_a_file(tmp_path):
     read = json.loads((tmp_path / "truth.json").read_text())
     assert (read["schema"], read["step_ns"], read["job"]["faults"]) == (1, told.step_ns, ["missing_ranks:1:1"])
     assert read["theory"]["of_makespan"] == 1 / 5
-    for name in ("ranks", "groups", "steps", "calls", "pipeline"):
+    for name in ("ranks", "groups", "steps", "axes", "calls", "pipeline", "actions"):
         table = getattr(told, name)
         assert read[name]["columns"] == list(table.columns)
         assert len(read[name]["rows"]) == len(table)

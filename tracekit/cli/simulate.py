@@ -13,8 +13,6 @@ from tracekit.errors import WrongUse
 if TYPE_CHECKING:
     from tracekit.simulate import Simulated
 
-SHOWN_CALLS = 5
-
 
 def simulate(
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where the traces and truth.json go.")],
@@ -29,6 +27,9 @@ def simulate(
     stages_per_rank: Annotated[int, typer.Option("--stages-per-rank", metavar="N", help="Of the pipeline.")] = 0,
     steps: Annotated[int, typer.Option("--steps", metavar="N")] = 0,
     seed: Annotated[int, typer.Option("--seed", metavar="N")] = -1,
+    noise: Annotated[
+        float, typer.Option("--noise", metavar="SHARE", help="How much kernels and transfers vary, as in 0.05.")
+    ] = 0.0,
     fault: Annotated[
         list[str] | None, typer.Option("--fault", metavar="KIND[:rank][:size][@step]", help="Repeatable.")
     ] = None,
@@ -47,6 +48,7 @@ def simulate(
     told = {**told, "layout": split}
     told |= {name: value for name, value in {"model": model, "cluster": cluster, "steps": steps}.items() if value}
     told |= {"seed": seed} if seed >= 0 else {}
+    told |= {"noise": {**told.get("noise", {}), "compute": noise, "transfer": noise}} if noise else {}
     told |= {"faults": [*told.get("faults", []), *fault]} if fault else {}
     with progress.shown("simulating") as follow:
         try:

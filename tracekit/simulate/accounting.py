@@ -43,6 +43,12 @@ class Moments:
             running[name] = np.cumsum(change) > 0
         return cls(times, running)
 
+    def merged(self) -> Moments:
+        """The same without cuts at which no class begins or ends to run."""
+        state = np.array(list(self.running.values()))
+        kept = np.append(True, (state[:, 1:] != state[:, :-1]).any(axis=0))
+        return Moments(self.times[kept], {name: flags[kept] for name, flags in self.running.items()})
+
     def length(self, asked: Flags, begin: npt.ArrayLike, end: npt.ArrayLike) -> Ints:
         """Nanoseconds of the moments asked for between two times (or arrays of such)."""
         lasts = np.append(np.diff(self.times), 0) * asked
@@ -58,6 +64,17 @@ class Moments:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """A time in which the device does nothing: until `launched` the host is late, from then on the cause is another."""
+
+    start: int
+    launched: int
+    end: int
+    behind_another: bool
+    """Whether the work that ends the gap waits for another lane."""
+
+
+@dataclass(frozen=True)
 class Account:
     """One rank's: its steps' windows, its work by class, and when its actions computed."""
 
@@ -66,6 +83,7 @@ class Account:
     moments: Moments
     actions: list[list[tuple[Action, int, int]]]
     useful: Flags
+    gaps: list[Gap]
 
 
 def account(one: Rank) -> Account:
@@ -77,7 +95,8 @@ def account(one: Rank) -> Account:
     classes["inside"] = (one.begins[inside], one.ends[inside])
     moments = Moments.of(classes)
     useful = moments.running[COMPUTE] | moments.running["inside"]
-    return Account(one.rank, _windows(one), moments, _actions(one, kinds), useful)
+    windows = _windows(one)
+    return Account(one.rank, windows, moments, _actions(one, kinds), useful, _gaps(one, int(windows[1][-1])))
 
 
 def _kind(work: Launch | Call) -> str:
@@ -125,9 +144,76 @@ def _actions(one: Rank, kinds: npt.NDArray[np.str_]) -> list[list[tuple[Action, 
     return steps
 
 
+def _gaps(one: Rank, until: int) -> list[Gap]:
+    """The rank's gaps. Work is gone through by start; of what starts at once, the first launched ends the gap."""
+    work = [piece for program in one.programs for piece in program.work]
+    free, gaps = 0, []
+    for at in np.lexsort((one.launches, one.starts)).tolist():
+        start, end = int(one.starts[at]), int(one.ends[at])
+        if start > free and end > start:
+            launched = min(max(int(one.launches[at]), free), start)
+            gaps.append(Gap(free, launched, start, bool(work[at].after)))
+        free = max(free, end)
+    return [*gaps, Gap(free, until, until, False)] if until > free else gaps
+
+
+def moments_of_gaps(gaps: Sequence[Gap], cause: int, starts: Ints, ends: Ints) -> Ints:
+    """Nanoseconds of the gaps that are the host's (0), a wait for another lane (1), or latency (2), by step."""
+    parts = [
+        (gap.start, gap.launched) if cause == 0 else (gap.launched, gap.end)
+        for gap in gaps
+        if cause == 0 or gap.behind_another == (cause == 1)
+    ]
+    edges = np.array(parts, np.int64).reshape(-1, 2)
+    clipped = np.minimum(edges[:, 1, None], ends) - np.maximum(edges[:, 0, None], starts)
+    return np.asarray(np.maximum(clipped, 0).sum(axis=0), np.int64)
+
+
+def axis_rows(one: Rank, told: Account) -> pd.DataFrame:
+    """Communication of each axis, and its part of what nothing hides; a moment that several share is shared equally."""
+    work = [piece for program in one.programs for piece in program.work]
+    named = np.array([ALONG.get(piece.axis, piece.axis) if isinstance(piece, Call) else "" for piece in work])
+    compute = np.array([_kind(piece) == COMPUTE for piece in work])
+    axes = sorted(set(named.tolist()) - {""})
+    moments = Moments.of({axis: (one.starts[picked], one.ends[picked]) for axis, picked in
+                          [*((axis, named == axis) for axis in axes), (COMPUTE, compute)]}).merged()  # fmt: skip
+    rows = []
+    for step, (start, end) in enumerate(zip(*told.windows, strict=True)):
+        begin = np.clip(moments.times, start, end)
+        lasts = np.append(np.diff(begin), 0)
+        open_ = ~moments.running[COMPUTE]
+        sharers = np.sum([moments.running[axis] for axis in axes], axis=0)
+        before = np.zeros(len(lasts), np.int64)
+        for axis in axes:
+            runs = moments.running[axis]
+            each = lasts // np.maximum(sharers, 1) + (before < lasts % np.maximum(sharers, 1))
+            comm_ns = int(lasts[runs].sum())
+            if comm_ns:
+                rows.append((told.rank, step, axis, comm_ns, int(each[runs & open_].sum())))
+            before += runs
+    return pd.DataFrame(rows, columns=["rank", "step", "axis", "comm_ns", "exposed_ns"])
+
+
+ALONG = {"embedding": "pipeline"}
+"""Tied embeddings are summed up along the pipeline."""
+
+
+def action_rows(told: Account) -> pd.DataFrame:
+    """A pipeline's actions: when each computes, and how long it is busy."""
+    rows = [
+        (told.rank, step, action.stage, action.kind, action.microbatch, start, end,
+         int(told.moments.length(told.useful, start, end)))
+        for step, mine in enumerate(told.actions)
+        for action, start, end in sorted(mine, key=lambda one: one[1])
+    ]  # fmt: skip
+    columns = ["rank", "step", "stage", "action", "microbatch", "start_ns", "end_ns", "busy_ns"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def step_rows(told: Account) -> pd.DataFrame:
     """Breakdown, overlap, own and waiting time of each step of a rank."""
     moments, (starts, ends) = told.moments, told.windows
+    late, waits, latency = (moments_of_gaps(told.gaps, cause, starts, ends) for cause in range(3))
     compute, comm, memory = (moments.running[kind] for kind in (COMPUTE, COMM, MEMORY))
     waiting = moments.running["waiting"] & ~compute
     asked = {
@@ -143,6 +229,7 @@ def step_rows(told: Account) -> pd.DataFrame:
     rows.insert(0, "step_ns", ends - starts)
     rows["idle_ns"] = rows["step_ns"] - rows.pop("busy_ns")
     rows["own_ns"] = rows["step_ns"] - rows["wait_ns"]
+    rows = rows.assign(host_late_ns=late, stream_wait_ns=waits, launch_latency_ns=latency)
     keys = {"rank": told.rank, "step": np.arange(len(starts)), "start_ns": starts, "end_ns": ends}
     return pd.DataFrame({**keys, **rows})
 

@@ -56,7 +56,7 @@ def write_rank(world: World, rank: int, folder: Path) -> int:
         kept = drawn >= lost
         lines = [line for line, keep in zip(lines, kept, strict=True) if keep or "ProfilerStep" in line]
     text = _head(world, rank) + ",\n".join(lines) + "\n]}\n"
-    (folder / file_name(rank)).write_bytes(igzip.compress(text.encode(), COMPRESSION))
+    (folder / file_name(rank)).write_bytes(igzip.compress(text.encode(), COMPRESSION, mtime=0))
     return len(lines)
 
 

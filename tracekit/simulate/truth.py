@@ -14,7 +14,7 @@ import msgspec
 import pandas as pd
 
 from tracekit.plan import pipeline
-from tracekit.simulate.accounting import Account, account, call_rows, pipeline_rows, step_rows
+from tracekit.simulate.accounting import Account, account, action_rows, axis_rows, call_rows, pipeline_rows, step_rows
 from tracekit.simulate.clocks import file_clock
 from tracekit.simulate.costs import Costs
 from tracekit.simulate.engine import World, carried_out
@@ -41,17 +41,20 @@ class Truth:
     """Tables of what happened.
 
     `ranks`: rank, node, clock_offset_ns, clock_drift_ppb, has_file. `steps`: per rank and step the window, breakdown,
-    overlap, own and waiting time. `calls`: every call with its wait. `pipeline`: bubbles with phases and causes.
-    `groups`: number, axis, members. `step_ns` is the mean step over ranks and steps, `healthy_step_ns` that of the same
-    job without faults.
+    overlap, own and waiting time, idle by cause. `axes`: per rank, step and axis its communication and what of it is
+    exposed. `calls`: every call with its wait. `pipeline`: bubbles with phases and causes; `actions`: its forwards and
+    backwards. `groups`: number, axis, members. `step_ns` is the mean step over ranks and steps, `healthy_step_ns` that
+    of the same job without faults.
     """
 
     job: Job
     ranks: pd.DataFrame
     groups: pd.DataFrame
     steps: pd.DataFrame
+    axes: pd.DataFrame
     calls: pd.DataFrame
     pipeline: pd.DataFrame
+    actions: pd.DataFrame
     theory: Mapping[str, Any] | None
     faults: tuple[Injected, ...]
     step_ns: int
@@ -69,8 +72,10 @@ def truth_of(world: World) -> Truth:
         ranks=_ranks(job),
         groups=_groups(world),
         steps=pd.concat([step_rows(told) for told in accounts], ignore_index=True),
+        axes=pd.concat([axis_rows(*both) for both in zip(world.ranks, accounts, strict=True)], ignore_index=True),
         calls=pd.concat([call_rows(world, one) for one in world.ranks], ignore_index=True),
         pipeline=pipeline_rows(world, accounts),
+        actions=pd.concat([action_rows(told) for told in accounts], ignore_index=True),
         theory=_theory(job),
         faults=tuple(_injected(job, fault, step_ns, healthy_ns) for fault in job.faults),
         step_ns=step_ns,
@@ -149,7 +154,9 @@ def write_truth(truth: Truth, path: Path) -> None:
             for one in truth.faults
         ],
     }  # fmt: skip
-    tables = {name: getattr(truth, name) for name in ("ranks", "groups", "steps", "pipeline", "calls")}
+    tables = {
+        name: getattr(truth, name) for name in ("ranks", "groups", "steps", "axes", "pipeline", "actions", "calls")
+    }
     with path.open("wb") as file:
         file.write(msgspec.json.encode(told)[:-1])
         for name, table in tables.items():
