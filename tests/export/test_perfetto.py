@@ -11,6 +11,7 @@ from tests import lanes
 from tests.conftest import DATA
 from tests.pipelines import pipeline
 from tests.read.tiny import kernel, step, write
+from tests.replay.drawn import TWO_RANKS
 from tracekit import Analysis, load
 from tracekit.errors import WrongUse
 from tracekit.export.perfetto import write_perfetto
@@ -29,6 +30,8 @@ DEMANDED = {
     "X": {"name", "cat", "ts", "dur", "pid", "tid", "args"},
     "M": {"name", "pid", "args"},
     "C": {"name", "ts", "pid", "args"},
+    "b": {"name", "cat", "id", "ts", "pid", "args"},
+    "e": {"name", "cat", "id", "ts", "pid"},
     "s": {"name", "cat", "id", "ts", "pid", "tid"},
     "t": {"name", "cat", "id", "ts", "pid", "tid"},
     "f": {"name", "cat", "id", "ts", "pid", "tid", "bp"},
@@ -277,3 +280,17 @@ def test_real_traces_are_read_back(written, real_traces, tmp_path, name):
     assert len(arrows(trace)) == run.calls["match"].nunique()
     assert crossing(trace) == []
     same(run, load(tmp_path / "merged.json", cache=False))
+
+
+def test_the_critical_path_is_a_track_of_the_job(tmp_path):
+    """Rank 1 is late: its launch takes 1 us to work, it computes until 9 us, and the transfer ends the step."""
+    file = tmp_path / "merged.json"
+    write_perfetto(Analysis(lanes.run(TWO_RANKS)), file)
+    events = [event for event in json.loads(file.read_text())["traceEvents"] if event.get("cat") == "critical path"]
+    assert [(event["ph"], event["name"]) for event in events] == [
+        ("b", "rank 1: host"), ("e", "rank 1: host"),
+        ("b", "rank 1: other compute"), ("e", "rank 1: other compute"),
+        ("b", "rank 0: data all_reduce"), ("e", "rank 0: data all_reduce"),
+    ]  # fmt: skip
+    begin = events[0]["ts"]
+    assert [event["ts"] - begin for event in events] == [0, 1, 1, 9, 9, 11]

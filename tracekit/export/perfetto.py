@@ -4,7 +4,8 @@ In the Trace Event Format that Kineto writes, so that tracekit itself reads it b
 its place in the layout and sorted so that neighbours along the pipeline and in tensor groups stand together; its lanes
 are threads. Communication carries its arguments, its wait and its transfer. A flow arrow joins the members of each
 matched call, from the first to arrive to the last, and from sender to receiver. Counter tracks tell how many of a
-rank's calls wait for another member, and on a process `job` how many ranks do.
+rank's calls wait for another member, and on a process `job` how many ranks do. There, too, a track shows the critical
+path: which work, on which rank, each step took as long as.
 
 Perfetto drops a span that begins within another of its thread and ends after it. Such spans (kernels that overlap on
 one stream, gloo's handles) stand on a further thread, named after their lane; read back, they are on a lane of its own.
@@ -35,6 +36,7 @@ from tracekit.errors import NotMeasured, WrongUse
 from tracekit.intervals import EMPTY, Nanoseconds, union
 from tracekit.model import NO_TIME, RankTables, Run
 from tracekit.read import names
+from tracekit.replay.path import critical_path
 from tracekit.waiting import with_waits
 
 SUFFIXES = (".json", ".json.gz")
@@ -119,6 +121,7 @@ def trace_events(analysis: Analysis, progress: Progress | None = None) -> Iterat
     order = sorted(run.sources, key=lambda key: (places[key[0]].order, key))
     base_ns = _base_ns(run)
     yield from _job(run, base_ns)
+    yield from _critical_path(analysis, base_ns)
     for nth, key in enumerate(order):
         if progress:
             progress(nth, len(order), f"rank {key[0]}")
@@ -158,6 +161,19 @@ def _job(run: Run, base_ns: int) -> Iterator[str]:
     waits = [union(*_waits(calls)) for _, calls in run.calls.groupby(["rank", "window"])] or [EMPTY]
     starts, ends = (np.concatenate([getattr(spans, edge) for spans in waits]) for edge in ("starts", "ends"))
     yield from _counter("ranks waiting for another", JOB, starts, ends, base_ns)
+
+
+def _critical_path(analysis: Analysis, base_ns: int) -> Iterator[str]:
+    """The pieces of the critical path as a track of the job; nothing where the run cannot be replayed."""
+    try:
+        path = critical_path(analysis.replay)
+    except NotMeasured:
+        return
+    columns = (path[name].tolist() for name in ("rank", "lane", "what", "start_ns", "end_ns"))
+    for nth, (rank, lane, what, start_ns, end_ns) in enumerate(zip(*columns, strict=True)):
+        told = f'"cat":"critical path","name":{_json(f"rank {rank}: {what}")},"id":{nth + 1},"pid":{JOB},"tid":1'
+        yield f'{{"ph":"b",{told},"ts":{_us(start_ns - base_ns)},"args":{{"rank":{rank},"lane":{_json(lane)}}}}}'
+        yield f'{{"ph":"e",{told},"ts":{_us(end_ns - base_ns)}}}'
 
 
 def _rank(one: RankTables, nth: int, words: str, base_ns: int) -> Iterator[str]:
