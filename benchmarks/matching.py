@@ -61,7 +61,7 @@ def joined(ranks: int, calls: int, *, numbered: bool) -> dict[str, float]:
     matched, clocks, _ = match(rows, range(ranks), dict.fromkeys(range(ranks)), frozenset())
     found = time.perf_counter()
     told = [
-        (rank, 0, "", None, "cuda:0", "nccl", ranks, clock.offset_ns, clock.error_ns, None, 0, 0)
+        (rank, 0, "", None, "cuda:0", "nccl", ranks, clock.offset_ns, clock.error_ns, None, 0, 0, None)
         for rank, clock in clocks.items()
     ]
     run = Run("made", table(RANKS, told), table(STEPS), matched, table(NOTES), {})
