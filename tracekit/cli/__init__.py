@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tracekit.cli import analyze, demo, explain, export, plan, simulate, whatif
+from tracekit.cli import analyze, check, compare, demo, explain, export, history, plan, simulate, whatif
 from tracekit.errors import TracekitError
 from tracekit.report.wording import plain
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(analyze.analyze, whatif.whatif, plan.plan, simulate.simulate),
+    *(compare.compare, check.check, history.history),
     *(export.export, explain.explain, demo.demo),
 )
 for command in COMMANDS:

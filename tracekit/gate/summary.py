@@ -1,0 +1,205 @@
+"""A run as the gate keeps it: metrics per step, what the step is made of, facts, findings; to JSON and back.
+
+A summary is written whole or not at all (to a temporary file, then renamed), so that no reader meets a half.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tracekit import __version__
+from tracekit.analysis import Analysis
+from tracekit.compare.account import Account, account_of
+from tracekit.errors import NotMeasured, Unreadable, WrongUse
+from tracekit.gate.facts import facts_of
+from tracekit.gate.metrics import Series, metrics_of
+
+SCHEMA = 1
+SUFFIX = ".summary.json"
+LARGEST_BYTES = 256 << 20
+COMMIT_VARIABLES = ("TRACEKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA", "BUILDKITE_COMMIT", "GIT_COMMIT")
+STEP = "breakdown.step_ns"
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""For each old schema that can still be read: what makes it the next one."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding, as far as the gate compares them."""
+
+    code: str
+    severity: str
+    title: str
+    ranks: tuple[int, ...] = ()
+    cost_ns: float = 0.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run. `metrics` are named as in `gate.metrics`; `facts` as in `gate.facts`; `findings` null if not sought."""
+
+    schema: int
+    tracekit: str
+    saved_at: str
+    commit: str
+    label: str
+    steps: int
+    facts: dict[str, str]
+    metrics: dict[str, Series]
+    account: Account
+    findings: tuple[Found, ...] | None = None
+    notes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def step_values(self) -> tuple[float, ...]:
+        """The step times in nanoseconds, in order."""
+        return self.metrics[STEP].values
+
+
+def summary_of(analysis: Analysis, *, commit: str = "", label: str = "", now: datetime | None = None) -> Summary:
+    """The run's summary; Unreadable where it has no complete step, and so nothing to judge."""
+    run = analysis.run
+    try:
+        metrics = metrics_of(analysis)
+    except NotMeasured as why:
+        raise Unreadable(f"{run.path}: {why}") from why
+    if STEP not in metrics:
+        raise Unreadable(f"{run.path} has no complete step: there is nothing to compare")
+    counts = run.notes[run.notes["severity"] != "info"]["code"].value_counts()
+    return Summary(
+        SCHEMA, __version__, (now or datetime.now(UTC)).isoformat(timespec="microseconds"), commit or current_commit(),
+        label or run.path, len(metrics[STEP].values), facts_of(analysis), metrics, account_of(analysis),
+        _findings(analysis), {str(code): int(count) for code, count in counts.items()},
+    )  # fmt: skip
+
+
+def _findings(analysis: Analysis) -> tuple[Found, ...] | None:
+    told = getattr(analysis, "findings", None)
+    if told is None:
+        return None
+    return tuple(
+        Found(str(one.code), str(one.severity), str(one.title), tuple(map(int, one.ranks)), float(one.cost_ns or 0))
+        for one in told
+    )
+
+
+def current_commit() -> str:
+    """The commit that CI says it builds, or that is checked out here; "" for none."""
+    for name in COMMIT_VARIABLES:
+        if os.environ.get(name):
+            return os.environ[name]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
+        return told.stdout.strip() if told.returncode == 0 else ""
+    return ""
+
+
+def to_json(summary: Summary) -> bytes:
+    """The summary as JSON."""
+    return msgspec.json.encode(summary) + b"\n"
+
+
+def from_json(text: bytes, where: str) -> Summary:
+    """The summary that JSON holds; Unreadable, with what is wrong, where it is none that can be used."""
+    try:
+        told = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+        raise Unreadable(f"{where} is no whole summary (cut off, perhaps): {why}") from why
+    if not isinstance(told, dict) or not {"schema", "metrics", "account"} <= set(told):
+        raise Unreadable(f"{where} is no summary of tracekit: make one with tracekit check RUN --save FILE")
+    try:
+        summary = msgspec.convert(_migrated(told, where), Summary)
+    except msgspec.ValidationError as why:
+        raise Unreadable(f"{where} is no summary of tracekit {__version__}: {why}") from why
+    if STEP not in summary.metrics or not summary.step_values:
+        raise Unreadable(f"{where} has no step: there is nothing to compare")
+    return summary
+
+
+def _migrated(told: dict[str, Any], where: str) -> dict[str, Any]:
+    """The summary in today's schema; Unreadable where there is no way from its own."""
+    schema = told["schema"]
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise Unreadable(f"{where} has schema {schema}, this tracekit reads up to {SCHEMA}: update tracekit")
+    while told["schema"] != SCHEMA:
+        migrate = MIGRATIONS.get(told["schema"]) if isinstance(told["schema"], int) else None
+        if migrate is None:
+            raise Unreadable(
+                f"{where} has schema {schema!r}, which this tracekit no longer reads (it reads {SCHEMA}): "
+                "make the summary again from the traces"
+            )
+        told = migrate(told)
+    return told
+
+
+def is_summary(path: str) -> bool:
+    """Whether a path names a file that holds a summary and no trace: its name, or its first bytes, say so."""
+    file = Path(path)
+    if not file.is_file() or file.suffix != ".json":
+        return False
+    if path.endswith(SUFFIX):
+        return True
+    with file.open("rb") as opened:
+        return opened.read(10).replace(b" ", b"").startswith(b'{"schema":') and not _is_analysis(file)
+
+
+def _is_analysis(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return b'"traceEvents"' in opened.read(4096)
+
+
+def read_summary(path: str | Path) -> Summary:
+    """The summary in a file; Unreadable where there is none."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > LARGEST_BYTES:
+            raise Unreadable(f"{path} is larger than any summary ({LARGEST_BYTES >> 20} MiB)")
+        return from_json(file.read_bytes(), str(path))
+    except OSError as why:
+        raise Unreadable(f"{path}: {why.strerror}") from why
+
+
+def write_summary(summary: Summary, path: str | Path) -> Path:
+    """Writes the summary into a file, in place of what was there; WrongUse where that cannot be."""
+    return _written(summary, Path(path), os.replace)
+
+
+def write_new(summary: Summary, path: Path) -> Path:
+    """Writes the summary into a file that must not be there yet."""
+
+    def link(temporary: str, final: str) -> None:
+        os.link(temporary, final)
+        os.unlink(temporary)
+
+    return _written(summary, path, link)
+
+
+def _written(summary: Summary, path: Path, place: Callable[[str, str], None]) -> Path:
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("xb") as file:
+            file.write(to_json(summary))
+            file.flush()
+            os.fsync(file.fileno())
+        place(str(temporary), str(path))
+    except OSError as why:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise WrongUse(f"{path}: the summary cannot be written: {why.strerror}") from why
+    return path
+
+
+def with_facts(summary: Summary, facts: Mapping[str, str]) -> Summary:
+    """The summary with facts that a person adds, such as a model's version."""
+    return replace(summary, facts={**summary.facts, **facts})
