@@ -12,6 +12,7 @@ from benchmarks.accuracy import (
     allowed,
     described,
     differences,
+    of_layout,
     of_skewed,
     of_steps,
     paired_calls,
@@ -103,3 +104,9 @@ def test_calls_of_the_analysis_are_the_truths_calls_one_by_one(tmp_path):
     mine, theirs = paired_calls(analysis, truth)
     assert mine["peer"].fillna(-1).tolist() == theirs["peer"].fillna(-1).tolist()
     assert mine["step"].tolist() == theirs["step"].tolist()
+
+
+def test_a_layout_without_names_is_told_by_what_groups_do(tmp_path):
+    told = described({"axes": "dp 2 x tp 2 x pp 2", "microbatches": 4}, 0, steps=2)
+    analysis, truth = tried({**told, "trace": {"named_groups": False}}, tmp_path)
+    assert {what: one.largest for what, one in of_layout(analysis, truth).items()} == {"layout": 0}

@@ -107,9 +107,14 @@ def _candidates(calls: pd.DataFrame, ranks: Sequence[int], stages: Mapping[int, 
             named[axis].append(told)
     edges = _edges(calls)
     sets = [(axis, groups, NAMED, "name") for axis, groups in named.items()]
-    sets.append((PIPELINE, _by_stages(stages, edges), STAGES, "stages"))
-    sets += [(axis, groups, TRANSFERS, "transfers") for axis, groups in _by_transfers(edges).items()]
+    staged, sent = _by_stages(stages, edges), _by_transfers(edges)
+    sets.append((PIPELINE, staged, STAGES, "stages"))
+    sets += [(axis, groups, TRANSFERS, "transfers") for axis, groups in sent.items()]
+    pipelines = [set(group) for group in staged or sent[PIPELINE]]
     unnamed = calls[calls["group"].isin([group for group in of_group if not _has_purpose(group)])]
+    # Ranks of one pipeline hold different layers: what they sum up (tied embeddings, norms) is no axis of its own.
+    lengthwise = [group for group, ranks in of_group.items() if any(set(ranks) <= whole for whole in pipelines)]
+    unnamed = unnamed[~unnamed["group"].isin(lengthwise)]
     sets += [(axis, groups, sure, "operations") for axis, groups, sure in _by_operations(unnamed, of_group)]
     made = ((axis, _partition(groups), sure, how) for axis, groups, sure, how in sets)
     return [Axis(axis, _ordered(axis, parts, stages, edges), sure, how) for axis, parts, sure, how in made if parts]

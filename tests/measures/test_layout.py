@@ -118,6 +118,23 @@ def test_sharded_and_replicated_are_one_data_axis(layout):
     assert layout(f"{shards}\n{copies}") == [["data", 4, "0 1 2 3", "name", 1.0]]
 
 
+def test_what_the_ends_of_a_pipeline_sum_up_is_no_data_parallelism(layout):
+    # Groups without names: gradients over 0 1 and 2 3, tied embeddings over 0 2 and 1 3.
+    stages = "\n".join(f"{rank}:{rank // 2}  0aa......." for rank in range(4))
+    sends = "\n".join(f"{rank}>{rank + 2} .s\n{rank + 2}<{rank} .r" for rank in (0, 1))
+    groups = {7: "0,1", 8: "2,3", 9: "0,2", 10: "1,3"}
+    reduces = "\n".join(
+        f"{rank}=all_reduce ......{cells} group={group} ranks={ranks}"
+        for group, ranks in groups.items()
+        for rank in map(int, ranks.split(","))
+        for cells in ("N." if group < 9 else ".N",)
+    )
+    assert layout(f"{stages}\n{sends}\n{reduces}") == [
+        ["data", 2, "0 1; 2 3", "operations", 0.6],
+        ["pipeline", 2, "0 2; 1 3", "stages", 1.0],
+    ]
+
+
 def test_ranks_that_have_no_place_lower_the_confidence(layout):
     assert layout("""
         0=all_reduce  .N  group=tp ranks=0,1
