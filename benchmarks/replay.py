@@ -58,11 +58,15 @@ def made_run(folder: str, ranks: int, events: int, steps: int):  # type: ignore[
             (rank, 0, step, AHEAD_NS + step * per_step * slot_ns, AHEAD_NS + (step + 1) * per_step * slot_ns, True)
             for step in range(steps)
         ]
-    told = [(rank, 0, "", None, "cuda:0", "nccl", ranks, 0, 0, None, events, 0) for rank in range(ranks)]
-    return Run(
-        "made", table(RANKS, told), table(STEPS, step_rows), pd.concat(calls, ignore_index=True).astype(CALLS),
-        table(NOTES), {(rank, 0): Kept(folder, rank) for rank in range(ranks)}, _Mapper(Workers(), ranks * events),
-    )  # fmt: skip
+    told = pd.DataFrame({
+        "rank": range(ranks), "window": 0, "file": "", "device": "cuda:0", "backend": "nccl", "world_size": ranks,
+        "clock_offset_ns": 0, "clock_error_ns": 0, "events": events, "dropped": 0,
+    }).reindex(columns=list(RANKS))  # fmt: skip
+    unset = {name: 0 for name in RANKS if RANKS[name] == "int64"}
+    every = pd.concat(calls, ignore_index=True).reindex(columns=list(CALLS)).astype(CALLS)
+    kept = {(rank, 0): Kept(folder, rank) for rank in range(ranks)}
+    mapper = _Mapper(Workers(), ranks * events)
+    return Run("made", told.fillna(unset).astype(RANKS), table(STEPS, step_rows), every, table(NOTES), kept, mapper)
 
 
 def _write(folder: str, rank: int, ranks: int, slots: int, per_step: int, slot_ns: int) -> pd.DataFrame:
