@@ -8,7 +8,7 @@ before, but for the clock's noise). All are pairs of (who waits, for whom), as p
 - work that was launched and whose lane was free, and that begins where work on another lane ends, waited for that;
 - behind a `cudaStreamWaitEvent` or a `Stream Wait Event` the next launched work waits for what was on communication
   lanes then;
-- the first work of a micro-batch waits for what the rank received last before.
+- the first work of a micro-batch waits for what the rank received for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracekit.model import RUNTIME, STREAM_WAIT
-from tracekit.replay.work import Codes, Flags, Times, Work
+from tracekit.replay.work import NO_RECEIVE, Codes, Flags, Times, Work
 
 CONTACT_NS = 10_000
 """Work that waits for other work begins within this after it (events between streams take 1 to 5 us),"""
@@ -132,19 +132,49 @@ def _last_over(work: Work, waiting: Codes, lane: int) -> Pairs:
 
 
 def _for_received(work: Work) -> Pairs:
-    """The first work of each micro-batch's action, with what each receiving lane received last before."""
+    """The first work of each micro-batch's action, with what it received.
+
+    A channel (a lane and the rank that it receives from) serves the actions of one kind, as many in a step as it
+    receives, each over before the action of the same number begins. Of a channel that serves none so, an action waits
+    for what was received last before.
+    """
     told = np.flatnonzero(work.action >= 0)
     first = told[np.unique(work.action[told], return_index=True)[1]]
-    pairs: list[Pairs] = []
-    for lane in np.unique(work.lane[work.receives]):
-        there = np.flatnonzero((work.lane == lane) & work.receives)
-        begin = work.start[first] + _noise(work)[first]
-        place = np.searchsorted(np.maximum.accumulate(work.end[there]), begin, side="right") - 1
-        found = np.where(place >= 0, there[place], NOTHING)
-        pairs.append(_kept(work, first, found))
-    if not pairs:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+    receives = np.flatnonzero(work.source != NO_RECEIVE)
+    served = [first[np.isin(work.purpose[first], group)] for group in _groups(work)]
+    pairs: list[Pairs] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for lane, source in np.unique(np.stack((work.lane, work.source))[:, receives], axis=1).T.tolist():
+        there = receives[(work.lane[receives] == lane) & (work.source[receives] == source)]
+        found = next((pair for actions in served if len((pair := _in_turn(work, actions, there))[0])), None)
+        pairs.append(found or _last_received(work, first, there))
     return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
+
+
+def _groups(work: Work) -> list[list[int]]:
+    """Sets of purposes that one channel may serve: a kind on one stage, on all, on all but the first or the last."""
+    groups: list[list[int]] = []
+    for kind in dict.fromkeys(kind for kind, _ in work.purposes if kind):
+        stages = sorted((int(stage or 0), code) for code, (one, stage) in enumerate(work.purposes) if one == kind)
+        codes = [code for _, code in stages]
+        groups += [[code] for code in codes] + ([codes, codes[1:], codes[:-1]] if len(codes) > 1 else [])
+    return groups
+
+
+def _in_turn(work: Work, actions: Codes, receives: Codes) -> Pairs:
+    """The actions with the receives of their number, of the steps in which there are as many and each came in time."""
+    begin = work.start + _noise(work)
+    pairs: list[Pairs] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for step in np.unique(work.step[receives]):
+        mine, theirs = actions[work.step[actions] == step], receives[work.step[receives] == step]
+        if len(mine) == len(theirs) and (work.end[theirs] <= begin[mine]).all():
+            pairs.append((mine, theirs))
+    return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
+
+
+def _last_received(work: Work, first: Codes, receives: Codes) -> Pairs:
+    begin = work.start[first] + _noise(work)[first]
+    place = np.searchsorted(np.maximum.accumulate(work.end[receives]), begin, side="right") - 1
+    return _kept(work, first, np.where(place >= 0, receives[place], NOTHING))
 
 
 def latest_of(pairs: Pairs, values: Times, floor: Times) -> Times:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import pandas as pd
 
+from tracekit.errors import WrongUse
 from tracekit.model import Asked
 from tracekit.replay.change import fix, ideal
 from tracekit.replay.graph import Scenario
@@ -42,11 +45,18 @@ class Costs:
         """
         if self.trusted and self.replay is not None:
             if spelled not in self._told:
-                name = spelled.removeprefix("ideal:")
-                change = fix(self.replay, name) if name == spelled else ideal(self.replay, name)
-                self._told[spelled] = self._base_ns - _mean_step_ns(self.replay, [change.scenario])[0]
+                self._told[spelled] = self._saved_ns(self.replay, spelled)
             at_most_ns = min(at_most_ns, self._told[spelled])
         return max(0, round(at_most_ns))
+
+    def _saved_ns(self, replay: Replay, spelled: str) -> float:
+        """Infinite for what the replay does not know, a stage that only calls tell of, say."""
+        name = spelled.removeprefix("ideal:")
+        try:
+            change = fix(replay, name) if name == spelled else ideal(replay, name)
+        except WrongUse:
+            return math.inf
+        return self._base_ns - _mean_step_ns(replay, [change.scenario])[0]
 
     def saved_by_links_ns(self, rank: int, at_most_ns: float) -> int:
         """What a step would be shorter by if transfers with this rank took as long as alike ones without it."""
@@ -54,8 +64,7 @@ class Costs:
             return max(0, round(at_most_ns))
         replay, calls = self.replay, self.replay.run.calls
         with_rank = calls["meeting"].isin(calls.loc[calls["rank"] == rank, "meeting"]) & (calls["meeting"] >= 0)
-        alike = [calls["what"], calls["op"], calls["bytes"].fillna(-1)]
-        usual = calls["own_transfer_ns"].astype(float).mask(with_rank).groupby(alike).transform("median")
+        usual = _usual_ns(calls, with_rank)
         target = calls["own_transfer_ns"].astype(float).where(~with_rank | usual.isna(), usual).set_axis(calls["row"])
         of_edges = target.reindex(replay.graph.rows["call"]).to_numpy()
         graph = replace(replay.graph, median_ns=np.where(np.isnan(of_edges), replay.graph.median_ns, of_edges))
@@ -84,6 +93,20 @@ class Costs:
 def _mean_step_ns(replay: Replay, scenarios: Iterable[Scenario]) -> list[float]:
     named = {str(nth): scenario for nth, scenario in enumerate(scenarios)}
     return [float(np.mean(lengths)) for lengths in replay.step_ns(named).values()]
+
+
+def _usual_ns(calls: pd.DataFrame, left_out: pd.Series) -> pd.Series:
+    """For each call the median transfer of alike ones that are not left out.
+
+    Alike are those of one axis, else, as where an axis is one group or not known, of as many members.
+    """
+    own_ns = calls["own_transfer_ns"].astype(float).mask(left_out)
+    members = calls.groupby("meeting")["rank"].transform("nunique")
+    by_axis, by_size = (
+        own_ns.groupby([key, calls["op"], calls["bytes"].fillna(-1)]).transform("median")
+        for key in (calls["what"], members)
+    )
+    return by_axis.fillna(by_size)
 
 
 class Judged(Asked, Protocol):

@@ -35,6 +35,8 @@ CLASSES = (*PHASES, OPTIMIZER, OTHER, COPIES, HOST, LOADING, COLLECTION)
 HOST_CLASSES = (HOST, LOADING, COLLECTION)
 """Classes that are the host's time: an instance is a rank's step, also where it is nought."""
 
+UNTOLD, NO_RECEIVE = -1, -2
+
 Times = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -44,6 +46,8 @@ Flags = npt.NDArray[np.bool_]
 class Work:
     """A rank's work in order of start; `call` is the call's `row` in the job, -1 for other work.
 
+    `source` is the rank that a receive comes from (`UNTOLD` where its file does not say), `NO_RECEIVE` for other work;
+    `purposes[purpose]` names the kind and the stage of the micro-batch's action, -1 for work outside of all.
     On a CPU trace that is only communication; what the program computes is part of the host's time.
     """
 
@@ -54,11 +58,13 @@ class Work:
     step: Codes
     call: Codes
     instance: Codes
-    receives: Flags
+    source: Codes
     action: Codes
     lanes: tuple[str, ...]
     names: tuple[str, ...]
     name: Codes
+    purpose: Codes
+    purposes: tuple[tuple[str, str], ...]
 
     def __len__(self) -> int:
         return len(self.start)
@@ -207,6 +213,7 @@ def _before_its_last(spans: Spans, at: Times, step: Codes) -> Flags:
 
 
 def _on_device(one: RankTables, rows: pd.DataFrame, instance: Codes, action: Codes, base_ns: int) -> Work:
+    told = _purposes(one.host)
     calls = one.calls[one.calls["device_work"]].drop_duplicates(["lane", "start_ns"])
     keys = pd.MultiIndex.from_arrays([rows["lane"].astype(str), rows["start_ns"]])
     place = pd.MultiIndex.from_arrays([calls["lane"], calls["start_ns"]]).get_indexer(keys)
@@ -219,10 +226,24 @@ def _on_device(one: RankTables, rows: pd.DataFrame, instance: Codes, action: Cod
         launch=np.where(launch == NO_TIME, NO_TIME, launch - base_ns)[order],
         lane=_codes(rows["lane"])[order], step=rows["step"].to_numpy()[order], call=call[order],
         instance=instance[order],
-        receives=(np.append(calls["op"].to_numpy(object) == "recv", False)[place] & is_comm & (place >= 0))[order],
+        source=np.where(is_comm & (place >= 0), np.append(_sources(calls), NO_RECEIVE)[place], NO_RECEIVE)[order],
         action=action[order], lanes=tuple(map(str, rows["lane"].cat.categories)),
         names=tuple(map(str, rows["name"].cat.categories)), name=_codes(rows["name"])[order],
+        purpose=np.append(told[0], -1)[action][order], purposes=told[1],
     )  # fmt: skip
+
+
+def _purposes(host: pd.DataFrame) -> tuple[Codes, tuple[tuple[str, str], ...]]:
+    """For each action's annotation the number of its kind and stage, and these; two at once count as none."""
+    parts = [str(told).split(":") for told in action_spans(host)["operation"]]
+    named = [(kind, stage) if "+" not in rest else ("", "") for kind, stage, *rest in parts]
+    codes, kinds = pd.factorize(pd.Series(named, dtype=object), sort=False)
+    return np.asarray(codes, np.int64), tuple(kinds)
+
+
+def _sources(calls: pd.DataFrame) -> Codes:
+    peer = calls["peer"].fillna(UNTOLD).to_numpy(np.int64)
+    return np.where(calls["op"].to_numpy(object) == "recv", peer, NO_RECEIVE)
 
 
 def _codes(column: pd.Series) -> Codes:
@@ -238,8 +259,8 @@ def _of_calls(one: RankTables, base_ns: int) -> Work:
     untold = np.full(len(calls), -1)
     return Work(
         start, calls["end_ns"].to_numpy() - base_ns, start, np.asarray(lane, np.int64), calls["step"].to_numpy(),
-        calls["row"].to_numpy(), untold, (calls["op"] == "recv").to_numpy(), untold, tuple(map(str, lanes)),
-        tuple(map(str, names)), np.asarray(name, np.int64),
+        calls["row"].to_numpy(), untold, _sources(calls), untold, tuple(map(str, lanes)),
+        tuple(map(str, names)), np.asarray(name, np.int64), untold, (),
     )  # fmt: skip
 
 

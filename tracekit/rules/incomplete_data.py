@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tracekit.model import Finding, listed
+from tracekit.model import Finding, Run, listed
 from tracekit.replay.costs import Judged
 
 CODE = "incomplete-data"
@@ -27,10 +27,16 @@ def check(asked: Judged) -> Iterator[Finding]:
     told = notes[notes["code"].isin(CODES) & (notes["severity"] != "info")]
     if told.empty:
         return
-    ranks = tuple(sorted(set(told["rank"].dropna().astype(int).tolist())))
+    ranks = tuple(sorted({*told["rank"].dropna().astype(int).tolist(), *_missing(asked.run)}))
     of_ranks = f" of rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}" if ranks else ""
     yield Finding(
         CODE, "info", f"the traces{of_ranks} do not show the whole job", ranks, (), None,
         tuple(f"{code}: {message}" for code, message in told[["code", "message"]].head(5).itertuples(index=False)),
         "record every rank whole, over the same steps",
     )  # fmt: skip
+
+
+def _missing(run: Run) -> set[int]:
+    """The ranks of the job that have no file."""
+    worlds = run.ranks["world_size"].dropna()
+    return set(range(int(worlds.max()) if len(worlds) else 0)) - set(run.ranks["rank"].tolist())

@@ -25,7 +25,9 @@ LEAST_RANGE = 0.04
 """From the quickest to the slowest rank of a step, as a share of the usual pace,"""
 LEAST_STEPS = 3
 MOST_OFTEN_FRAC = 0.7
-"""and no rank is the slowest more often than this."""
+"""no rank is the slowest more often than this,"""
+MOST_RANKS_FRAC = 0.5
+"""and so many ranks change their pace from step to step: a device that throttles is one."""
 LEAST_CORRELATION = 0.5
 """Forward and backward of a rank go along with each other."""
 
@@ -38,8 +40,11 @@ def check(asked: Judged) -> Iterator[Finding]:
         return
     apart = factors - factors.median()
     ranges = apart.max(axis=1) - apart.min(axis=1)
+    varying = float(((factors - factors.median()).abs().max() > LEAST_RANGE / 2).mean())
     often = float(factors.idxmax(axis=1).value_counts(normalize=True).iloc[0])
-    if ranges.median() < LEAST_RANGE or often > MOST_OFTEN_FRAC or _correlation(asked) < LEAST_CORRELATION:
+    if ranges.median() < LEAST_RANGE or often > MOST_OFTEN_FRAC or varying < MOST_RANKS_FRAC:
+        return
+    if _correlation(asked) < LEAST_CORRELATION:
         return
     compute = pace.pivot_table(index="step", columns="rank", values="compute_ns")
     excess_ns = float((compute.max(axis=1) - compute.mean(axis=1)).mean())

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pandas as pd
-
 from tracekit.evidence import LEAST_COST_FRAC, by_rank, in_complete_steps, lasting, ms, step_ns
 from tracekit.model import Finding
 from tracekit.replay.costs import Judged
 
 CODE = "slow-link"
 LEAST_FACTOR = 1.15
-"""Transfers that take so much longer are no chance."""
+"""Transfers that take so much longer in most steps are no chance: medians of healthy links differ by some per cent."""
+ALIKE = 0.9
+"""Ranks as slow as this share of the slowest cannot be told apart from it."""
 
 
 def check(asked: Judged) -> Iterator[Finding]:
@@ -37,22 +37,19 @@ def check(asked: Judged) -> Iterator[Finding]:
     if not slow:
         return
     worst = max(factor for factor, _, _ in slow.values())
-    # Who shares one slow group with the culprit is as slow as it is only where it is in no other group.
-    ranks = tuple(rank for rank, (factor, _, _) in slow.items() if factor >= 0.9 * worst)
-    factor, slower_ns, steps = slow[ranks[0]]
+    # A neighbour that is in no other group is as slow as the culprit, which has more slow groups and so loses more.
+    alike = {rank: slower_ns for rank, (factor, slower_ns, _) in slow.items() if factor >= ALIKE * worst}
+    ranks = tuple(rank for rank, slower_ns in alike.items() if slower_ns >= ALIKE * max(alike.values()))
+    factor, slower_ns, steps = max(slow[rank] for rank in ranks)
+    of_them = "the rank" if len(ranks) == 1 else "these ranks, which cannot be told apart"
     named = f"rank {ranks[0]}'s link is" if len(ranks) == 1 else f"a link of ranks {', '.join(map(str, ranks))} is"
     yield Finding(
         CODE, "warning", f"{named} slow: alike transfers take {factor:.2f} times as long", ranks, steps,
-        asked.costs.saved_by_links_ns(ranks[0], _most_ns(rows)),
+        asked.costs.saved_by_links_ns(ranks[0], slower_ns),
         (
-            f"transfers take {factor:.2f} times as long in every group of the rank, counted from the last arrival, "
-            f"in {len(steps)} steps",
+            f"counted from the last arrival, transfers take {factor:.2f} times as long in every group of {of_them}, "
+            f"in {len(steps)} of {rows['step'].nunique()} steps",
             f"its calls take {ms(slower_ns)} a step longer than alike ones elsewhere",
         ),
         "test the link alone (nccl-tests), look at its error counters; take the port or the node out",
     )  # fmt: skip
-
-
-def _most_ns(rows: pd.DataFrame) -> float:
-    """The most that can be saved: what transfers take longer than alike ones, of all ranks together."""
-    return float(rows.groupby("step")["slower_ns"].sum().mean())

@@ -22,33 +22,34 @@ from tracekit.replay.costs import Judged
 
 CODE = "stage-imbalance"
 LEAST_FACTOR = 1.05
-"""A stage that takes so many times the mean of the stages is out of balance,"""
+"""A stage that takes so many times the mean of the others is out of balance: a layer of twenty is 5 %;"""
 SLOW_DEVICE_FACTOR = 1.03
 """unless its kernels are slower than those of its like, by so much."""
 
 
 def check(asked: Judged) -> Iterator[Finding]:
-    """A finding for the longest stage, its cost what a step would save if all were equally long."""
+    """A finding for the longest stage, its cost what a step would save if it were as long as the others."""
     rows = in_complete_steps(asked["stages"].dropna(subset="stage"), asked.run)
-    rows = rows.assign(each_ns=rows["forward_each_ns"] + rows["backward_each_ns"], own_ns=_on_rank(rows))
+    rows = rows.assign(own_ns=_on_rank(rows))
     places = _places(asked, rows)
     by_place = rows.assign(place=places).groupby(["place", "step"])["own_ns"].mean().unstack("place")
     if by_place.shape[1] < 2:
         return
     longest = by_place.mean().idxmax()
-    factors = by_place[longest] / by_place.mean(axis=1)
+    others = by_place.drop(columns=longest).mean(axis=1)
+    factors = by_place[longest] / others
     steps = lasting(factors > LEAST_FACTOR)
     ranks = tuple(sorted(set(rows.loc[places == longest, "rank"].tolist())))
     if not steps or _is_slow_device(asked, ranks):
         return
-    factor, excess_ns = float(factors.median()), float((by_place[longest] - by_place.mean(axis=1)).mean())
+    factor, excess_ns = float(factors.median()), float((by_place[longest] - others).mean())
     microbatches = float(rows["microbatches"].max())
-    cost_ns = asked.costs.saved_ns("ideal:stages", excess_ns * microbatches)
+    cost_ns = asked.costs.saved_ns(f"stage:{longest}", excess_ns * microbatches)
     if cost_ns < LEAST_COST_FRAC * step_ns(asked.run):
         return
     each = ", ".join(f"{place}: {ms(value)}" for place, value in by_place.mean().items())
     yield Finding(
-        CODE, "warning", f"pipeline stage {longest} has {factor:.2f} times the work of the mean stage", ranks, steps,
+        CODE, "warning", f"pipeline stage {longest} has {factor:.2f} times the work of the others", ranks, steps,
         cost_ns,
         (f"forward and backward of a micro-batch take, by place in the pipeline, {each}", *_pace(asked, ranks)),
         f"move layers from stage {longest} to the others, or split what only it has",
@@ -86,4 +87,4 @@ def _pace(asked: Judged, ranks: tuple[int, ...]) -> Iterator[str]:
     except NotMeasured:
         return
     factor = float(pace.loc[pace["rank"].isin(ranks), "factor"].median())
-    yield f"its kernels are as fast as the same ones elsewhere ({factor:.2f} times)"
+    yield f"kernel by kernel it takes {factor:.2f} times as long as the same ones elsewhere: it has more of them to do"
