@@ -3,7 +3,9 @@
 import tracekit
 
 run = tracekit.load("traces/")
-tracekit.Analysis(run)["breakdown"]
+analysis = tracekit.Analysis(run)
+analysis["breakdown"]
+tracekit.figure(analysis, "overlap")
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis
     from tracekit.read.load import load
+    from tracekit.report.figures import figure
 
-__all__ = ["Analysis", "load"]
+__all__ = ["Analysis", "figure", "load"]
 __version__ = "0.1.0"
 
-_HOMES = {"Analysis": "tracekit.analysis", "load": "tracekit.read.load"}
+_HOMES = {"Analysis": "tracekit.analysis", "figure": "tracekit.report.figures", "load": "tracekit.read.load"}
 
 
 def __getattr__(name: str) -> object:

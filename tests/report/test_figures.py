@@ -1,0 +1,77 @@
+import pytest
+
+from tests import lanes
+from tracekit.analysis import Analysis
+from tracekit.errors import NotMeasured, WrongUse
+from tracekit.report import figures
+from tracekit.report.figures import FIGURES, figure
+
+DRAWING = """
+    step 000000000011111111111
+    0/7  CCCC......CCCC.......
+    0/20 ..NNNN......NNNN.....  op=all_reduce group=dp bytes=2048
+    1/7  CCCC......CCCC.......
+    1/20 ....NN........NN.....  op=all_reduce group=dp bytes=2048
+"""
+
+
+def of(name, drawing=DRAWING):
+    return figure(Analysis(lanes.run(drawing)), name)
+
+
+def values(shown):
+    return {bar.name: list(bar.y) for bar in shown.data}
+
+
+def test_overlap_is_hidden_and_exposed_communication_per_rank():
+    assert values(of("overlap")) == {"hidden under compute": [2.0, 0.0], "exposed": [2.0, 2.0]}
+
+
+def test_breakdown_is_the_mean_step_of_each_rank():
+    found = values(of("breakdown"))
+    assert found["compute"] == [4.0, 4.0]
+    assert found["exposed communication"] == [2.0, 2.0]
+    assert found["idle"] == [4.5, 4.5]
+
+
+def test_waits_per_rank_and_step():
+    heat = of("waits").data[0]
+    assert heat.z.tolist() == [[0.0, 0.0], [0.0, 0.0]]  # rank 0 waits 2 us, but it computes meanwhile
+    assert of("waits", DRAWING.replace("0/7  CCCC", "0/7  CC..")).data[0].z.tolist()[0] == [2.0, 0.0]
+
+
+def test_blame_is_who_waits_for_whom():
+    heat = of("blame", DRAWING.replace("0/7  CCCC", "0/7  CC..")).data[0]
+    assert list(heat.x) == ["1"]
+
+
+@pytest.mark.parametrize("name", ["overlap", "waits", "pipeline", "memory", "bubble", "matrix", "bandwidth"])
+def test_what_is_not_measured_has_no_figure(name):
+    with pytest.raises(NotMeasured):
+        of(name, "step 00000\n0/7 CCC..")
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(WrongUse, match="breakdown"):
+        of("no such figure")
+
+
+def test_every_name_gives_a_figure_or_says_why_not():
+    analysis = Analysis(lanes.run(DRAWING))
+    drawn = set()
+    for name in FIGURES:
+        try:
+            assert figure(analysis, name).data
+            drawn.add(name)
+        except NotMeasured:
+            continue
+    assert drawn >= {"breakdown", "steps", "overlap", "exposed", "own", "waits", "blame", "kernels", "sizes"}
+
+
+def test_ranks_stand_in_the_order_of_the_layout():
+    drawing = """
+        0/20 NN..........  op=all_reduce group=TENSOR_MODEL_PARALLEL_GROUP_0 size=2
+        1/20 NN..........  op=all_reduce group=TENSOR_MODEL_PARALLEL_GROUP_0 size=2
+    """
+    assert figures.order(Analysis(lanes.run(drawing))) == {0: "rank 0 tp 0", 1: "rank 1 tp 1"}
+    assert figures.order(Analysis(lanes.run("3/7 CC"))) == {3: "rank 3"}

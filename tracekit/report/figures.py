@@ -1,0 +1,239 @@
+"""The figures of an analysis by name, as `tracekit.figure`, the app and the HTML report show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from tracekit import charts
+from tracekit.analysis import Analysis
+from tracekit.axes import DATA, PIPELINE, SHORT, TENSOR
+from tracekit.charts import Figure, Order, Part
+from tracekit.errors import NotMeasured, WrongUse
+from tracekit.idling import CAUSES
+from tracekit.measures.breakdown import PARTS
+from tracekit.model import Run
+from tracekit.report import details
+from tracekit.report.account import in_complete_steps, rank_means
+from tracekit.report.wording import kernel_name
+
+KERNELS, CHANGES = 20, 12
+WORTH_FRAC = 0.001
+"""Changes that save less of the step are not drawn."""
+CAUSE_PARTS = (
+    Part("host_late_ns", "host late", "host"),
+    Part("stream_wait_ns", "waiting for another stream", "wait"),
+    Part("launch_latency_ns", "launch latency", "transfer"),
+    Part("unknown_ns", "launch not in the trace", "unknown"),
+)
+STALL_PARTS = (
+    Part("loading_ns", "data loading", "transfer"),
+    Part("collection_ns", "garbage collection", "exposed"),
+    Part("synchronizing_ns", "after synchronising calls", "wait"),
+    Part("launching_ns", "Python and launches", "host"),
+)
+BUBBLE_PARTS = (
+    Part("must_ns", "must be, by the schedule", "bubble"),
+    Part("imbalance_ns", "stages differ", "exposed"),
+    Part("jitter_ns", "micro-batches differ", "wait"),
+    Part("transfer_ns", "transfer", "transfer"),
+)
+PHASE_PARTS = (
+    Part("busy_ns", "busy", "busy"),
+    Part("warmup_ns", "bubble at the start", "wait"),
+    Part("steady_ns", "bubble between", "exposed"),
+    Part("cooldown_ns", "bubble at the end", "bubble"),
+)
+
+
+def figure(analysis: Analysis, name: str) -> Figure:
+    """The plotly figure of this name; NotMeasured where the run lacks its input, WrongUse where there is none."""
+    if name not in FIGURES:
+        raise WrongUse(f"no figure is named {name!r}; there are {', '.join(FIGURES)}")
+    return FIGURES[name](analysis)
+
+
+def order(analysis: Analysis) -> Order:
+    """The ranks by their place along data, pipeline and tensor, each named with it, else by their number."""
+    ranks = sorted(set(analysis.run.ranks["rank"].tolist()))
+    try:
+        places = analysis["places"]
+    except NotMeasured:
+        return {rank: f"rank {rank}" for rank in ranks}
+    shown = [axis for axis in (DATA, PIPELINE, TENSOR) if axis in set(places["axis"])]
+    table = places.pivot_table(index="rank", columns="axis", values="place", aggfunc="first").reindex(ranks)
+    named = {
+        rank: " ".join([f"rank {rank}", *(f"{SHORT[one]} {int(at)}" for one, at in zip(shown, own, strict=True))])
+        for rank, own in zip(ranks, table[shown].fillna(-1).to_numpy().tolist(), strict=True)
+    }
+    by_place = table[shown].reset_index().sort_values([*shown, "rank"], na_position="last")["rank"].tolist()
+    return {rank: named[rank] for rank in by_place}
+
+
+def gantt(analysis: Analysis, step: int) -> Figure:
+    """When each rank computes which micro-batch in a step, by stage where there are stages."""
+    rows = analysis["microbatches"]
+    mine = rows[rows["step"] == step]
+    if mine.empty:
+        raise NotMeasured(f"no forward or backward is known in step {step}")
+    stages = mine.groupby("rank")["stage"].min().astype("Int64").sort_values(kind="stable")
+    pairs = zip(stages.index.tolist(), stages.tolist(), strict=True)
+    names = {rank: f"rank {rank}" if pd.isna(stage) else f"stage {stage} rank {rank}" for rank, stage in pairs}
+    return charts.gantt(mine, int(mine["start_ns"].min()), names)
+
+
+def steps_of(run: Run) -> list[int]:
+    """The run's complete steps, in order; all where none is complete."""
+    complete = run.steps[run.steps["complete"]]
+    return sorted(set((run.steps if complete.empty else complete)["step"].tolist()))
+
+
+def _breakdown(analysis: Analysis) -> Figure:
+    return charts.parts(rank_means(analysis).sort_values("rank"), charts.STEP_PARTS)
+
+
+def _per_rank(analysis: Analysis, measure: str, columns: list[str]) -> pd.DataFrame:
+    rows = in_complete_steps(analysis[measure], analysis.run)
+    return rows.groupby("rank", as_index=False)[columns].mean()
+
+
+def _overlap(analysis: Analysis) -> Figure:
+    rows = _per_rank(analysis, "overlap", ["comm_ns", "overlap_ns"])
+    told = rows.assign(exposed_ns=rows["comm_ns"] - rows["overlap_ns"])
+    chosen = (Part("overlap_ns", "hidden under compute", "overlap"), Part("exposed_ns", "exposed", "exposed"))
+    return charts.parts(told, chosen)
+
+
+def _exposed(analysis: Analysis) -> Figure:
+    """By axis, or by operation where no axis is known."""
+    by_axis = details.exposed_by_axis(analysis)
+    measure, key = ("exposed", "axis") if by_axis else ("overlap_operation", "op")
+    rows = in_complete_steps(analysis[measure], analysis.run)
+    sums = rows.groupby(["rank", "step", key], as_index=False)["exposed_ns"].sum()
+    steps = sums[["rank", "step"]].drop_duplicates().groupby("rank").size()
+    wide = sums.pivot_table(index="rank", columns=key, values="exposed_ns", aggfunc="sum").fillna(0).div(steps, axis=0)
+    names = [str(name) for name in wide.columns]
+    table = wide.set_axis([f"part{nth}" for nth in range(len(names))], axis=1).reset_index()
+    kinds = [name if by_axis else f"#{name}" for name in names]
+    chosen = [Part(f"part{nth}", charts.label(name), kinds[nth]) for nth, name in enumerate(names)]
+    return charts.parts(table, chosen)
+
+
+def _idle(analysis: Analysis) -> Figure:
+    return charts.parts(_per_rank(analysis, "idle", list(CAUSES)), CAUSE_PARTS)
+
+
+def _stalls(analysis: Analysis) -> Figure:
+    return charts.parts(_per_rank(analysis, "stalls", [part.column for part in STALL_PARTS]), STALL_PARTS)
+
+
+def _own(analysis: Analysis) -> Figure:
+    return charts.heat(analysis["ranks"], "step", "rank", "own_ns", "ns", "own time", order(analysis))
+
+
+def _waits(analysis: Analysis) -> Figure:
+    return charts.heat(analysis["ranks"], "step", "rank", "wait_ns", "ns", "waits for other ranks", order(analysis))
+
+
+def _blame(analysis: Analysis) -> Figure:
+    names = {rank: f"{rank} waits" for rank in sorted(set(analysis["blame"]["rank"].tolist()))}
+    rows = analysis["blame"].rename(columns={"blamed_rank": "blamed rank"}).sort_values("blamed rank")
+    return charts.heat(rows, "blamed rank", "rank", "exposed_wait_ns", "ns", "exposed wait", names)
+
+
+def _kernels(analysis: Analysis) -> Figure:
+    found = details.top_kernels(analysis, KERNELS)
+    names = [kernel_name(one.name, charts.LONGEST_LABEL) for one in found]
+    kinds = [one.kind for one in found]
+    return charts.bars(names, [one.per_step_ns for one in found], "ns", "time per step, mean over the ranks", kinds)
+
+
+def _bandwidth(analysis: Analysis) -> Figure:
+    return charts.bandwidth(analysis["bandwidth"])
+
+
+def _sizes(analysis: Analysis) -> Figure:
+    return charts.sizes(analysis.run.calls)
+
+
+def _matrix(analysis: Analysis) -> Figure:
+    """Bytes from rank to rank, as sends tell them."""
+    calls = analysis.run.calls
+    sends = calls[(calls["op"] == "send") & calls["peer"].notna() & calls["bytes"].notna()]
+    if sends.empty:
+        raise NotMeasured("the run has no send whose receiver and size are told")
+    rows = sends.assign(to=sends["peer"].astype(int), bytes=sends["bytes"].astype(float)).sort_values("to")
+    names = {rank: f"{rank} sends" for rank in sorted(set(rows["rank"].tolist()))}
+    return charts.heat(rows.rename(columns={"to": "receiving rank"}), "receiving rank", "rank", "bytes", "bytes",
+                       "sent in the run", names)  # fmt: skip
+
+
+def _phases(analysis: Analysis) -> Figure:
+    return charts.parts(_per_rank(analysis, "pipeline", [part.column for part in PHASE_PARTS]), PHASE_PARTS)
+
+
+def _bubble(analysis: Analysis) -> Figure:
+    rows = analysis["pipeline"]
+    if rows["must_ns"].isna().any():
+        raise NotMeasured("the bubble's causes are told only where all forwards and backwards are known")
+    means = in_complete_steps(rows, analysis.run)[[part.column for part in BUBBLE_PARTS]].astype(float).mean()
+    words, kinds = [part.words for part in BUBBLE_PARTS], [part.colour for part in BUBBLE_PARTS]
+    return charts.bars(words, means.tolist(), "ns", "bubble of a step", kinds)
+
+
+def _whatif(analysis: Analysis) -> Figure:
+    changes = analysis.whatif.changes
+    worth = changes[changes["saved_frac"] >= WORTH_FRAC].head(CHANGES)
+    if worth.empty:
+        raise NotMeasured("nothing that could be mended would save more than a thousandth of the step")
+    return charts.bars(worth["what"], worth["saved_ns"].tolist(), "ns", "saved per step")
+
+
+def _path(analysis: Analysis) -> Figure:
+    rows = analysis.whatif.path_shares
+    return charts.bars(rows["what"], rows["length_ns"].tolist(), "ns", "on the critical path, per step",
+                       [str(what).split(" ")[0] for what in rows["what"]])  # fmt: skip
+
+
+def _memory(analysis: Analysis) -> Figure:
+    rows = analysis["memory"]
+    on_device = rows[rows["device"] != "cpu"]
+    rows = rows if on_device.empty else on_device
+    peaks = rows.groupby("rank", as_index=False)[["peak_allocated_bytes", "peak_reserved_bytes"]].max()
+    told = peaks.assign(rest=(peaks["peak_reserved_bytes"] - peaks["peak_allocated_bytes"]).clip(lower=0))
+    chosen = (
+        Part("peak_allocated_bytes", "allocated at the peak", "compute"),
+        Part("rest", "reserved beyond it", "idle"),
+    )
+    return charts.parts(told, chosen, "bytes")
+
+
+def _memory_steps(analysis: Analysis) -> Figure:
+    rows = analysis["memory"]
+    return charts.heat(rows, "step", "rank", "peak_allocated_bytes", "bytes", "peak allocated", order(analysis))
+
+
+def _launch_delay(analysis: Analysis) -> Figure:
+    rows = analysis["host"]
+    if rows["launch_delay_median_ns"].isna().all():
+        raise NotMeasured("the run's traces tell no launches")
+    return charts.heat(rows, "step", "rank", "launch_delay_median_ns", "ns", "median launch delay", order(analysis))
+
+
+def _pipeline(analysis: Analysis) -> Figure:
+    return gantt(analysis, steps_of(analysis.run)[0])
+
+
+def _steps(analysis: Analysis) -> Figure:
+    rows = analysis["breakdown"]
+    means = rows.groupby("step", as_index=False)[PARTS].mean()
+    return charts.parts(means, charts.STEP_PARTS, by="step")
+
+
+FIGURES: dict[str, Callable[[Analysis], Figure]] = {
+    "breakdown": _breakdown, "steps": _steps, "overlap": _overlap, "exposed": _exposed, "idle": _idle,
+    "stalls": _stalls, "own": _own, "waits": _waits, "blame": _blame, "kernels": _kernels, "bandwidth": _bandwidth,
+    "sizes": _sizes, "matrix": _matrix, "pipeline": _pipeline, "phases": _phases, "bubble": _bubble,
+    "whatif": _whatif, "path": _path, "memory": _memory, "memory_steps": _memory_steps, "launch_delay": _launch_delay,
+}  # fmt: skip
