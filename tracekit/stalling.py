@@ -13,14 +13,16 @@ from tracekit.replay.costs import Judged
 
 @dataclass(frozen=True)
 class Stall:
-    """A cause: its column of `stalls`, what the host does, and in what.
+    """A cause: its column of `stalls`, what a host does, what all of them do, and in what that is.
 
-    `of_all_frac` is the share of the step from which on what all ranks do alike is told; `recurs` that it need not show
-    in most steps; `latency` that each such gap costs a launch's latency on top.
+    `of_all_frac` is the share of the step from which on what all ranks do alike is told: in every job a launch here and
+    there is late. `recurs` that it need not show in most steps; `latency` that each such gap costs a launch's latency
+    on top, so that little idle time is told as well.
     """
 
     column: str
     does: str
+    do_all: str
     where: str
     of_all_frac: float = 0.05
     recurs: bool = False
@@ -37,13 +39,13 @@ def findings(asked: Judged, code: str, stall: Stall, advice: str) -> Iterator[Fi
 
 
 def _of_rank(asked: Judged, code: str, stall: Stall, late: Late, advice: str) -> Finding:
-    usual = f"{ms(late.usual_ns)}" if late.usual_ns >= 1000 else "nothing"
+    usual = ms(late.usual_ns) if late.usual_ns >= 1000 else "not at all"
     return Finding(
-        code, "warning", f"rank {late.rank} {stall.does} while its device is idle, and the others wait",
+        code, "warning", f"rank {late.rank}'s device is idle while its host {stall.does}, and the other ranks wait",
         (late.rank,), late.steps, asked.costs.saved_ns(f"rank:{late.rank}", late.excess_ns),
         (
-            f"its device is idle for {ms(late.excess_ns + late.usual_ns)} a step {stall.where}, "
-            f"{in_steps(late)} more than its peers' {usual}",
+            f"its device is idle for {ms(late.excess_ns + late.usual_ns)} a step {stall.where}, its peers' {usual}; "
+            f"that shows {in_steps(late)}",
         ),
         advice,
     )  # fmt: skip
@@ -55,9 +57,9 @@ def _of_all(asked: Judged, code: str, stall: Stall, told: set[int], advice: str)
     if usual_ns > stall.of_all_frac * step_ns(asked.run):
         at_most_ns = usual_ns + (_latency_ns(asked) if stall.latency else 0)
         yield Finding(
-            code, "warning", f"every rank {stall.does} while its device is idle", (), (),
+            code, "warning", f"devices are idle while their hosts {stall.do_all}", (), (),
             asked.costs.saved_ns("ideal:host", at_most_ns),
-            (f"half of the ranks' devices are idle for {ms(usual_ns)} a step or more {stall.where}",), advice,
+            (f"half of the devices are idle for {ms(usual_ns)} a step or more {stall.where}",), advice,
         )  # fmt: skip
 
 

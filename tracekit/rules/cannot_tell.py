@@ -1,7 +1,8 @@
 """What this run cannot tell, and how to record what would.
 
 What it means: a cause needs peers to compare with, steps over which it lasts, or calls that can be matched; this run
-lacks some of these, so that silence about them is no clean bill of health.
+lacks some of these, so that silence about them is no clean bill of health. Costs are a replay's answers; where none
+comes out as the run was measured, they are upper bounds.
 How to confirm: the lines under "Not measured" of `tracekit analyze`.
 What to do: record every rank over at least three steps with `ProfilerStep` marks, on a PyTorch that writes NCCL's
 arguments (2.4 and newer).
@@ -39,6 +40,8 @@ def _lacks(asked: Judged) -> Iterator[str]:
     if steps < MIN_STEPS:
         told = f"{steps} complete step{'' if steps == 1 else 's'} only"
         yield f"{told}: what lasts cannot be told from what happened once"
+    if not asked.costs.trusted:
+        yield "no replay comes out as the run was measured: costs are upper bounds, what was seen to be amiss"
     if run.ranks["rank"].nunique() > 1:
         yield from _about_waits(asked)
 

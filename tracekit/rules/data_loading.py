@@ -18,7 +18,7 @@ from tracekit.replay.costs import Judged
 from tracekit.stalling import Stall, findings
 
 CODE = "data-loading"
-STALL = Stall("loading_ns", "loads data", "in data loading")
+STALL = Stall("loading_ns", "loads data", "load data", "in data loading")
 
 
 def check(asked: Judged) -> Iterator[Finding]:

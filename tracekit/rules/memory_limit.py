@@ -34,13 +34,13 @@ def check(asked: Judged) -> Iterator[Finding]:
         raise NotMeasured("the traces do not tell how much memory the devices have")
     rows = in_complete_steps(asked["memory"], asked.run)
     rows = rows[rows["rank"].isin(capacity.index) & (rows["device"] != "cpu")]
-    rows = rows.loc[rows.groupby(["rank", "step"])["peak_reserved_bytes"].idxmax().to_numpy()]  # the fullest device
+    rows = rows.sort_values("peak_reserved_bytes").drop_duplicates(["rank", "step"], keep="last")  # the fullest device
     rows = rows.assign(frac=rows["peak_reserved_bytes"] / rows["rank"].map(capacity).astype(float))
     full = {rank: own for rank, own in by_rank(rows) if lasting(own["frac"] > MOST_FRAC)}
     if not full:
         return
     fullest = max(full, key=lambda rank: float(full[rank]["frac"].max()))
-    peak = full[fullest].loc[full[fullest]["frac"].idxmax()]
+    peak = full[fullest].sort_values("frac").iloc[-1]
     unused = 1 - float(peak["peak_allocated_bytes"]) / float(peak["peak_reserved_bytes"])
     advice = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" if unused > FRAGMENTED_FRAC else (
         "smaller micro-batches, activation checkpointing, or sharded states"

@@ -19,6 +19,7 @@ from tracekit.replay.costs import Judged
 
 CODE = "pipeline-bubble"
 LEAST_BUBBLE_FRAC = 0.1
+"""Of the pipeline's time, by theory: of less, twice the micro-batches win less than half."""
 
 
 def check(asked: Judged) -> Iterator[Finding]:
@@ -36,12 +37,13 @@ def check(asked: Judged) -> Iterator[Finding]:
         return
     yield Finding(
         CODE, "warning",
-        f"{microbatches} micro-batches are few for a pipeline of {stages}: {now:.0%} of its time is bubble",
+        f"{microbatches} micro-batches are few for a pipeline of {stages} ranks: {now:.0%} of its time is bubble",
         (), (), cost_ns,
         (
-            f"by theory {schedule} with p {stages}, m {microbatches} makes {now:.0%}, "
-            f"measured are {float(rows['bubble_frac'].mean()):.0%}",
-            f"with m {2 * microbatches} for the same batch it would be {doubled:.0%}",
+            f"by theory the schedule {schedule} leaves a bubble of {now:.0%} of the makespan; measured are "
+            f"{float(rows['bubble_frac'].mean()):.0%}",
+            f"with {2 * microbatches} micro-batches for the same batch theory says {doubled:.0%}",
         ),
-        f"{2 * microbatches} micro-batches of half the size, more stages per rank, or a zero-bubble schedule",
+        f"{2 * microbatches} micro-batches of half the size, if kernels stay efficient; more stages per rank; or a "
+        "zero-bubble schedule",
     )  # fmt: skip

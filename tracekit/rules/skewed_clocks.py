@@ -26,12 +26,15 @@ def check(asked: Judged) -> Iterator[Finding]:
     far = ranks[(ranks["clock_offset_ns"].abs() > LEAST_NS).fillna(False) | ranks["clock_drift_ppb"].fillna(0).ne(0)]
     if far.empty:
         return
-    told = tuple(
-        f"rank {rank}: {ms(abs(offset))} {'ahead' if offset >= 0 else 'behind'}, give or take {ms(error)}"
-        for rank, offset, error in far[["rank", "clock_offset_ns", "clock_error_ns"]].fillna(0).itertuples(index=False)
-    )
+    columns = ["rank", "clock_offset_ns", "clock_error_ns", "clock_drift_ppb"]
+    told = tuple(_told(*row) for row in far[columns].fillna(0).itertuples(index=False))
     members = tuple(far["rank"].tolist())
     yield Finding(
         CODE, "info", "clocks of files differ; their times were put right", members, (), None, told[:8],
-        "synchronise the hosts' clocks",
+        "synchronise the hosts' clocks (chrony, PTP); where hosts are one, the files' times were changed",
     )  # fmt: skip
+
+
+def _told(rank: int, offset_ns: int, error_ns: int, drift_ppb: int) -> str:
+    told = f"rank {rank}: {ms(abs(offset_ns))} {'ahead' if offset_ns >= 0 else 'behind'}, give or take {ms(error_ns)}"
+    return f"{told}; runs {abs(drift_ppb) / 1000:.3g} ppm {'fast' if drift_ppb > 0 else 'slow'}" if drift_ppb else told

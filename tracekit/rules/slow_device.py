@@ -3,7 +3,8 @@
 What it means: the same kernels take longer on this rank than on the ranks with the same part in the job, all by about
 one factor, step after step. A GPU that throttles (heat, power), shares itself with another process, or is faulty.
 How to confirm: `nvidia-smi -q -d CLOCK,PERFORMANCE` on its host while the job runs; swap two nodes and see whether the
-slowness goes along; a matrix product timed alone on each GPU.
+slowness goes along; a matrix product timed alone on each GPU. See first that the rank has the same batch and sequence
+lengths as the others: kernels of the same names on larger tensors are slower too.
 What to do: take the GPU or its node out of the job, or cool it; every step runs at the pace of the slowest rank.
 Published: "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025), worker problems;
 Llama 3's report (2024), 3.3.4.
@@ -22,7 +23,7 @@ from tracekit.replay.costs import Judged
 
 CODE = "slow-device"
 LEAST_FACTOR = 1.015
-"""Kernels of one device that take so much longer are no chance,"""
+"""Kernels of one device that take so much longer are no chance: it is a median over all of its kernels,"""
 STEADY = 4.0
 """if the excess is so many times what the job's factors vary from step to step."""
 
@@ -52,14 +53,15 @@ def _finding(
     asked: Judged, rank: int, own: pd.DataFrame, steps: tuple[int, ...], factor: float, slower_ns: float
 ) -> Finding:
     spread, peers = float(own.loc[list(steps), "spread"].median()), int(own["peers"].max())
+    others = f"{peers} other rank{'' if peers == 1 else 's'}"
     since = "" if len(steps) == len(own) else f", from step {steps[0]} on" if own.index[-1] == steps[-1] else ""
     return Finding(
         CODE, "warning", f"rank {rank}'s device is slow: the same kernels take {factor:.2f} times as long{since}",
         (rank,), steps, asked.costs.saved_ns(f"rank:{rank}", slower_ns),
         (
-            f"its kernels take {factor:.2f} times as long as those of the same names on {peers} other ranks "
-            f"in {len(steps)} of {len(own)} steps; names differ from that by {spread:.1%} only",
+            f"its kernels take {factor:.2f} times as long as those of the same names on {others}, "
+            f"in {len(steps)} of {len(own)} steps; half of them by weight within {spread:.1%} of that factor",
             f"it computes for {evidence.ms(slower_ns)} a step longer than at their pace",
         ),
-        "look at its clock, temperature and power while the job runs; take the GPU out if a node swap shows it again",
+        "look at its clock, temperature and power while the job runs; take the GPU out if it stays slow elsewhere",
     )  # fmt: skip

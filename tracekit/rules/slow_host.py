@@ -19,7 +19,7 @@ from tracekit.replay.costs import Judged
 from tracekit.stalling import Stall, findings
 
 CODE = "slow-host"
-STALL = Stall("launching_ns", "launches late", "because Python is late")
+STALL = Stall("launching_ns", "is late to launch work", "are late to launch work", "because Python is late")
 
 
 def check(asked: Judged) -> Iterator[Finding]:

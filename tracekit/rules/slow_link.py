@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tracekit.evidence import LEAST_COST_FRAC, by_rank, in_complete_steps, lasting, ms, step_ns
-from tracekit.model import Finding
+from tracekit.model import Finding, listed
 from tracekit.replay.costs import Judged
 
 CODE = "slow-link"
@@ -42,7 +42,7 @@ def check(asked: Judged) -> Iterator[Finding]:
     ranks = tuple(rank for rank, slower_ns in alike.items() if slower_ns >= ALIKE * max(alike.values()))
     factor, slower_ns, steps = max(slow[rank] for rank in ranks)
     of_them = "the rank" if len(ranks) == 1 else "these ranks, which cannot be told apart"
-    named = f"rank {ranks[0]}'s link is" if len(ranks) == 1 else f"a link of ranks {', '.join(map(str, ranks))} is"
+    named = f"rank {ranks[0]}'s link is" if len(ranks) == 1 else f"a link of ranks {listed(ranks)} is"
     yield Finding(
         CODE, "warning", f"{named} slow: alike transfers take {factor:.2f} times as long", ranks, steps,
         asked.costs.saved_by_links_ns(ranks[0], slower_ns),

@@ -20,7 +20,8 @@ from tracekit.stalling import Stall, findings
 CODE = "synchronizing-calls"
 STALL = Stall(
     "synchronizing_ns",
-    "waits for its own device before it launches on",
+    "waits for it before it launches more",
+    "wait for them before they launch more",
     "behind calls that wait for it",
     0.01,
     latency=True,

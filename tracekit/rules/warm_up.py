@@ -17,6 +17,7 @@ from tracekit.replay.costs import Judged
 
 CODE = "warm-up"
 LEAST_FACTOR = 1.5
+"""Times the other steps' median: unequal samples make no such step, compilation does."""
 MIN_STEPS = 3
 
 
