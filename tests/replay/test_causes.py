@@ -86,3 +86,16 @@ def test_latency_is_that_of_work_that_waits_for_nothing():
         0/7    ..CC..CC.......CCC..  by=abc
     """)
     assert causes.usual_latency(found.work, found.before) == 2000
+
+
+def test_contact_tells_for_which_of_two_calls_the_stream_waits():
+    """The second kernel begins where the call on stream 20 ends; the one on 21 was over before, by chance."""
+    found = pairs("""
+        step   000000000000000000000000
+        0/main abc.d...................
+        0/main ...R....................  name=cudaStreamWaitEvent
+        0/7    .CC..............CC.....  by=ad
+        0/20   ...NNNNNNNNNNNNNN.......  by=c
+        0/21   ...NNNNN................  by=b group=dp
+    """)
+    assert sorted(found) == [(3, 1), (3, 1), (17, 3)]

@@ -6,8 +6,8 @@ before, but for the clock's noise). All are pairs of (who waits, for whom), as p
 - communication waits for the device work that the program launched last before it: PyTorch has a collective's stream
   wait for the current stream when the call is issued;
 - work that was launched and whose lane was free, and that begins where work on another lane ends, waited for that;
-- behind a `cudaStreamWaitEvent` or a `Stream Wait Event` the next launched work waits for what was on communication
-  lanes then;
+- behind a `cudaStreamWaitEvent` or a `Stream Wait Event` the next launched work waits for the call issued last that was
+  over then, unless contact tells for which;
 - the first work of a micro-batch waits for what the rank received for it.
 """
 
@@ -24,6 +24,9 @@ CONTACT_NS = 10_000
 """Work that waits for other work begins within this after it (events between streams take 1 to 5 us),"""
 NOISE_FRAC = 0.001
 """or within this share of how long the two last, which covers the noise of coarse clocks."""
+
+FEW = 4
+"""So many calls back a stream may wait for one behind which nothing else tells the wait."""
 
 Pairs = tuple[Codes, Codes]
 NOTHING = -1
@@ -50,7 +53,8 @@ def before_on_lane(work: Work) -> Codes:
 
 def waits(work: Work, host: pd.DataFrame, base_ns: int, before: Codes, ready: Times) -> Pairs:
     """All pairs, each once. `ready` is when lane and launch would have let each piece begin."""
-    found = [_for_current_stream(work), _for_contact(work, ready), _behind_stream_waits(work, host, base_ns)]
+    contact = _for_contact(work, ready)
+    found = [_for_current_stream(work), contact, _behind_stream_waits(work, host, base_ns, contact)]
     found.append(_for_received(work))
     waiting = np.concatenate([pair[0] for pair in found])
     awaited = np.concatenate([pair[1] for pair in found])
@@ -96,7 +100,7 @@ def _for_contact(work: Work, ready: Times) -> Pairs:
     return _kept(work, waiting[near], found[near])
 
 
-def _behind_stream_waits(work: Work, host: pd.DataFrame, base_ns: int) -> Pairs:
+def _behind_stream_waits(work: Work, host: pd.DataFrame, base_ns: int, contact: Pairs) -> Pairs:
     at = _stream_waits(host) - base_ns
     launched = np.flatnonzero(work.launched & ~work.is_comm)
     launched = launched[np.argsort(work.launch[launched], kind="stable")]
@@ -106,10 +110,8 @@ def _behind_stream_waits(work: Work, host: pd.DataFrame, base_ns: int) -> Pairs:
     since = np.searchsorted(others, work.launch[waiting], side="left")
     issued = at[np.searchsorted(at, work.launch[waiting], side="right") - 1]
     waiting = waiting[np.searchsorted(others, issued, side="left") == since]
-    pairs = [_last_over(work, waiting, lane) for lane in np.unique(work.lane[work.is_comm])]
-    if not pairs:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
+    explained = contact[0][work.is_comm[contact[1]]]
+    return _last_issued(work, waiting[~np.isin(waiting, explained)])
 
 
 def _stream_waits(host: pd.DataFrame) -> Times:
@@ -122,13 +124,17 @@ def _stream_waits(host: pd.DataFrame) -> Times:
     return np.sort(np.concatenate((told["start_ns"].to_numpy(), issued)))
 
 
-def _last_over(work: Work, waiting: Codes, lane: int) -> Pairs:
-    """The last work on the lane that was launched before each and was over when it began."""
-    there = np.flatnonzero(work.lane == lane)
-    place = np.searchsorted(np.maximum.accumulate(work.end[there]), work.start[waiting], side="right") - 1
-    found = np.where(place >= 0, there[place], NOTHING)
-    earlier = (found >= 0) & (work.launch[found] <= work.launch[waiting])
-    return _kept(work, waiting[earlier], found[earlier])
+def _last_issued(work: Work, waiting: Codes) -> Pairs:
+    """The call that was issued last before each and was over when it began, of the last few."""
+    calls = np.flatnonzero(work.is_comm & work.launched)
+    calls = calls[np.argsort(work.launch[calls], kind="stable")]
+    place = np.searchsorted(work.launch[calls], work.launch[waiting], side="right") - 1
+    found = np.full(len(waiting), NOTHING)
+    for back in range(FEW):
+        call = np.where(place >= back, np.append(calls, NOTHING)[np.maximum(place - back, -1)], NOTHING)
+        over = (call >= 0) & (work.end[call] <= work.start[waiting])
+        found = np.where((found < 0) & over, call, found)
+    return _kept(work, waiting, found)
 
 
 def _for_received(work: Work) -> Pairs:
