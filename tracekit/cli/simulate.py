@@ -23,13 +23,15 @@ def simulate(
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="A model's preset.")] = "",
     cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="A cluster's preset.")] = "",
     schedule: Annotated[str, typer.Option("--schedule", metavar="NAME", help="Of the pipeline.")] = "",
-    microbatches: Annotated[int, typer.Option("--microbatches", metavar="N", help="Per step.")] = 0,
-    stages_per_rank: Annotated[int, typer.Option("--stages-per-rank", metavar="N", help="Of the pipeline.")] = 0,
-    steps: Annotated[int, typer.Option("--steps", metavar="N")] = 0,
-    seed: Annotated[int, typer.Option("--seed", metavar="N")] = -1,
+    microbatches: Annotated[int | None, typer.Option("--microbatches", metavar="N", help="Per step.")] = None,
+    stages_per_rank: Annotated[
+        int | None, typer.Option("--stages-per-rank", metavar="N", help="Of the pipeline.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", metavar="N", help="How many; 3, if nothing is said.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all that is drawn at random.")] = None,
     noise: Annotated[
-        float, typer.Option("--noise", metavar="SHARE", help="How much kernels and transfers vary, as in 0.05.")
-    ] = 0.0,
+        float | None, typer.Option("--noise", metavar="SHARE", help="How much kernels and transfers vary, as in 0.05.")
+    ] = None,
     fault: Annotated[
         list[str] | None, typer.Option("--fault", metavar="KIND[:rank][:size][@step]", help="Repeatable.")
     ] = None,
@@ -44,11 +46,11 @@ def simulate(
     split: dict[str, Any] = dict(_split(told.get("layout", {})))
     split |= layout_of(layout) if layout else {}
     options = {"schedule": schedule, "microbatches": microbatches, "stages_per_rank": stages_per_rank}
-    split |= {name: value for name, value in options.items() if value}
+    split |= {name: value for name, value in options.items() if value not in (None, "")}
     told = {**told, "layout": split}
-    told |= {name: value for name, value in {"model": model, "cluster": cluster, "steps": steps}.items() if value}
-    told |= {"seed": seed} if seed >= 0 else {}
-    told |= {"noise": {**told.get("noise", {}), "compute": noise, "transfer": noise}} if noise else {}
+    plain = {"model": model, "cluster": cluster, "steps": steps, "seed": seed}
+    told |= {name: value for name, value in plain.items() if value not in (None, "")}
+    told |= {"noise": {**told.get("noise", {}), "compute": noise, "transfer": noise}} if noise is not None else {}
     told |= {"faults": [*told.get("faults", []), *fault]} if fault else {}
     with progress.shown("simulating") as follow:
         try:
