@@ -106,3 +106,18 @@ def _long(line: str, times: int, whole: int) -> str:
         cells = cells[:-1] + cells[-1] * (more + 1)
     assert len(cells) == whole
     return " ".join([label, cells, *options])
+
+
+SLOW = """
+    {0}/main abSSSSSSSSSSSSSS
+    {0}/7    .{1}{2}{3}  by=aa
+    {0}/20   {4}  by=b
+"""
+
+
+def slow(rank: int, first: int = 6, second: int = 6, ranks: int = 3) -> str:
+    """A step in which a rank's two kernels take so many microseconds, those of the others 4 each."""
+    end = 1 + first + second
+    mine = SLOW.format(rank, "C" * first, "c" * second, "." * (16 - end), "." * end + "NN" + "." * (14 - end))
+    theirs = SLOW.format("{0}", "CCCC", "cccc", "." * 7, ("." * 9 + "N" * (end - 7)).ljust(16, "."))
+    return "".join(mine if one == rank else theirs.format(one) for one in range(ranks))

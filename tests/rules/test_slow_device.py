@@ -1,27 +1,13 @@
 import pytest
 
-from tests.rules.drawn import LAUNCHING, LOADING, found, healthy, job, late, long
+from tests.rules.drawn import LAUNCHING, LOADING, found, healthy, job, late, long, slow
 from tracekit.errors import NotMeasured
 from tracekit.rules import slow_device
-
-SLOW = """
-    {0}/main abSSSSSSSSSSSSSS
-    {0}/7    .{1}{2}{3}  by=aa
-    {0}/20   {4}  by=b
-"""
-
-
-def step(rank, first=6, second=6, ranks=3):
-    """A step in which a rank's two kernels take so many microseconds, those of the others 4 each."""
-    end = 1 + first + second
-    mine = SLOW.format(rank, "C" * first, "c" * second, "." * (16 - end), "." * end + "NN" + "." * (14 - end))
-    theirs = SLOW.format("{0}", "CCCC", "cccc", "." * 7, ("." * 9 + "N" * (end - 7)).ljust(16, "."))
-    return "".join(mine if one == rank else theirs.format(one) for one in range(ranks))
 
 
 def test_all_kernels_of_one_device_by_one_factor():
     """12 us instead of 8, and all wait for it."""
-    [finding] = found(slow_device, job(step(2), step(2), step(2)))
+    [finding] = found(slow_device, job(slow(2), slow(2), slow(2)))
     assert (finding.code, finding.ranks, finding.steps, finding.cost_ns) == ("slow-device", (2,), (0, 1, 2), 4000)
     assert finding.title == "rank 2's device is slow: the same kernels take 1.50 times as long"
     assert finding.evidence == (
@@ -32,14 +18,14 @@ def test_all_kernels_of_one_device_by_one_factor():
 
 
 def test_one_other_rank():
-    [finding] = found(slow_device, job(step(1, ranks=2), step(1, ranks=2)))
+    [finding] = found(slow_device, job(slow(1, ranks=2), slow(1, ranks=2)))
     assert finding.ranks == (1,)
     assert "on 1 other rank, in 2 of 2 steps" in finding.evidence[0]
 
 
 def test_a_device_that_begins_to_throttle():
     """4 us in two of four steps."""
-    [finding] = found(slow_device, job(healthy(), healthy(), step(2), step(2)))
+    [finding] = found(slow_device, job(healthy(), healthy(), slow(2), slow(2)))
     assert (finding.ranks, finding.steps, finding.cost_ns) == ((2,), (2, 3), 2000)
     assert finding.title.endswith("1.50 times as long, from step 2 on")
 
@@ -71,9 +57,10 @@ SWINGING = """
     "drawing",
     [
         job(healthy(), healthy(), healthy()),
-        job(healthy(), step(2), healthy()),  # in one step only
+        job(healthy(), slow(2), healthy()),  # in one step only
         job(late(LOADING), late(LOADING)),  # late, but no slower
         job(late(LAUNCHING), late(LAUNCHING)),
+        job(slow(0), slow(1), slow(2), slow(1)),  # another one in each step
         MORE_WORK,
         ONE_KERNEL,
         SWINGING,
