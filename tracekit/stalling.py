@@ -55,7 +55,7 @@ def _of_all(asked: Judged, code: str, stall: Stall, told: set[int], advice: str)
     rows = in_complete_steps(asked["stalls"], asked.run)
     usual_ns = float(rows[~rows["rank"].isin(told)].groupby("rank")[stall.column].mean().median())
     if usual_ns > stall.of_all_frac * step_ns(asked.run):
-        at_most_ns = usual_ns + (_latency_ns(asked) if stall.latency else 0)
+        at_most_ns = usual_ns * (1 + (_latency_frac(asked) if stall.latency else 0))
         yield Finding(
             code, "warning", f"devices are idle while their hosts {stall.do_all}", (), (),
             asked.costs.saved_ns("ideal:host", at_most_ns),
@@ -63,9 +63,10 @@ def _of_all(asked: Judged, code: str, stall: Stall, told: set[int], advice: str)
         )  # fmt: skip
 
 
-def _latency_ns(asked: Judged) -> float:
-    """How long a rank's device is idle for launches' latency in a step, in the mean."""
+def _latency_frac(asked: Judged) -> float:
+    """How long devices are idle for launches' latency, for each nanosecond in which they are idle for the host."""
     try:
-        return float(in_complete_steps(asked["idle"], asked.run)["launch_latency_ns"].mean())
+        idle = in_complete_steps(asked["idle"], asked.run)[["launch_latency_ns", "host_late_ns"]].sum()
     except NotMeasured:
         return 0.0
+    return float(idle["launch_latency_ns"] / max(float(idle["host_late_ns"]), 1))

@@ -27,11 +27,12 @@ class Costs:
 
     @cached_property
     def trusted(self) -> bool:
-        """Whether the run can be replayed, and comes out as it was measured."""
+        """Whether the run can be replayed, comes out as it was measured, and little of any rank stays unexplained."""
         if self.replay is None:
             return False
-        measured_ns = self.replay.graph.measured_step_ns[self.replay.counted]
-        return abs(self._base_ns - float(measured_ns.mean())) <= TRUSTED_FRAC * float(measured_ns.mean())
+        measured_ns = float(self.replay.graph.measured_step_ns[self.replay.counted].mean())
+        unexplained_ns = float(self.replay.unexplained_ns.max()) / len(self.replay.step_numbers)
+        return max(abs(self._base_ns - measured_ns), unexplained_ns) <= TRUSTED_FRAC * measured_ns
 
     @cached_property
     def axes(self) -> frozenset[str]:
