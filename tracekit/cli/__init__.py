@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tracekit.cli import analyze, check, compare, demo, explain, export, history, plan, simulate, whatif
+from tracekit.cli import analyze, check, compare, demo, explain, export, history, plan, report, simulate, whatif
 from tracekit.errors import TracekitError
 from tracekit.report.wording import plain
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(analyze.analyze, whatif.whatif, plan.plan, simulate.simulate),
+    *(analyze.analyze, report.report, whatif.whatif, plan.plan, simulate.simulate),
     *(compare.compare, check.check, history.history),
     *(export.export, explain.explain, demo.demo),
 )

@@ -42,7 +42,8 @@ def account_text(analysis: Analysis, *, width: int = 80, colour: bool = False) -
 
 def _screen(analysis: Analysis, width: int) -> Iterator[RenderableType]:
     """The sections in reading order; one whose measure the run has no input for is left to the last but one."""
-    yield _read(facts(analysis.run))
+    read = facts(analysis.run)
+    yield Group(Text(plain(read.path), style="bold"), Text(facts_line(read)))
     ranks, kernels = partial(rank_section, width=width), partial(kernel_section, width=width)
     for section in (step_section, job_section, ranks, detail_section, kernels):
         try:
@@ -56,7 +57,8 @@ def _screen(analysis: Analysis, width: int) -> Iterator[RenderableType]:
     yield from ("", *findings_section(analysis))
 
 
-def _read(read: Facts) -> RenderableType:
+def facts_line(read: Facts) -> str:
+    """What was read, in one line."""
     of_world = f" of {read.world_size:,}" if read.world_size is not None else ""
     told = [
         counted(read.files, "file"),
@@ -68,8 +70,7 @@ def _read(read: Facts) -> RenderableType:
         counted(read.events, "event"),
         f"{read.dropped:,} left out" if read.dropped else "",
     ]
-    facts_line = Text(", ".join(part for part in told if part))
-    return Group(Text(plain(read.path), style="bold"), facts_line)
+    return ", ".join(part for part in told if part)
 
 
 def _of_them_complete(read: Facts) -> str:
@@ -94,11 +95,12 @@ def _notes(groups: list[NoteGroup]) -> Iterator[RenderableType]:
     yield from ("", Text(f"Notes: {told}", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))
     for group in groups:
-        table.add_row(Text(group.severity, style=GRAVITY[group.severity]), Text(_note(group)))
+        table.add_row(Text(group.severity, style=GRAVITY[group.severity]), Text(note_line(group)))
     yield table
 
 
-def _note(group: NoteGroup) -> str:
+def note_line(group: NoteGroup) -> str:
+    """The notes of one code in a sentence."""
     where = f"{'rank' if len(group.ranks) == 1 else 'ranks'} {listed(group.ranks)}: " if group.ranks else ""
     more = f" (and {group.notes - 1:,} more like it)" if group.notes > 1 and group.severity != "info" else ""
     return f"{plain(group.code)}: {where}{sentence(group.message)}{more}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tracekit.gate.check import Verdict
 from tracekit.gate.judge import Judged
 from tracekit.report import gate_wording as wording
+from tracekit.report.markdown import safe as _safe
 from tracekit.report.wording import plain
 
 MARKER = "<!-- tracekit check -->"
@@ -74,11 +75,6 @@ def _details(verdict: Verdict) -> Iterator[str]:
     yield f"| {rest / 1e6:+,.3f} | | | all others |"
     yield f"| {verdict.changed.changed_ns / 1e6:+,.3f} | | | together: the step's difference |"
     yield from ("", "</details>")
-
-
-def _safe(text: str, limit: int = 120) -> str:
-    """Foreign text in which nothing is markup, a table's cell, a link or somebody's name."""
-    return plain(text, limit).translate({ord(character): f"&#{ord(character)};" for character in "&<>\\`*_[]|#@~!"})
 
 
 def _code(text: str) -> str:

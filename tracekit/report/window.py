@@ -91,7 +91,7 @@ class Timeline:
         return members
 
     def _steps(self) -> pd.DataFrame:
-        steps = self.run.steps[self.run.steps["window"] == self.run.steps["window"].min()]
+        steps: pd.DataFrame = self.run.steps[self.run.steps["window"] == self.run.steps["window"].min()]
         if steps.empty:
             raise NotMeasured("the run has no step")
         return steps

@@ -1,0 +1,12 @@
+"""Foreign text in Markdown."""
+
+from __future__ import annotations
+
+from tracekit.report.wording import plain
+
+_SPECIAL = {ord(character): f"&#{ord(character)};" for character in "&<>\\`*_[]|#@~!$"}
+
+
+def safe(text: str, limit: int = 120) -> str:
+    """Foreign text in which nothing is markup, mathematics, a table's cell, a link or somebody's name."""
+    return plain(text, limit).translate(_SPECIAL).replace("://", "&#58;//").replace("www.", "www&#46;")
