@@ -25,14 +25,14 @@ ON_DEVICE = ("device_to_device", "set")
 
 
 def check(asked: Judged) -> Iterator[Finding]:
-    """One finding for the ranks on which copies are exposed; of one rank alone, what a step would save counts."""
+    """One finding for the ranks on which copies are exposed; of one rank alone, what it is later by than others."""
     rows = in_complete_steps(asked["breakdown"], asked.run)
     shares = rows.assign(frac=rows["exposed_memory_ns"] / rows["step_ns"])
     ranks = tuple(rank for rank, own in by_rank(shares) if lasting(own["frac"] > LEAST_FRAC))
     if not ranks:
         return
     exposed_ns = float(rows.groupby("rank")["exposed_memory_ns"].mean().loc[list(ranks)].mean())
-    cost_ns = asked.costs.saved_ns(f"rank:{ranks[0]}", exposed_ns) if _alone(ranks, asked) else round(exposed_ns)
+    cost_ns = round(min(exposed_ns, _later_ns(asked, ranks[0])) if _alone(ranks, asked) else exposed_ns)
     if cost_ns < LEAST_COST_FRAC * step_ns(asked.run):
         return
     told, advice = _kinds(asked, ranks)
@@ -46,6 +46,12 @@ def check(asked: Judged) -> Iterator[Finding]:
 
 def _alone(ranks: tuple[int, ...], asked: Judged) -> bool:
     return len(ranks) == 1 < asked.run.ranks["rank"].nunique()
+
+
+def _later_ns(asked: Judged, rank: int) -> float:
+    """How much longer this rank alone needs for a step than any other; only that can be saved by mending it alone."""
+    own_ns = in_complete_steps(asked["ranks"], asked.run).groupby("rank")["own_ns"].mean()
+    return max(0.0, float(own_ns.loc[rank] - own_ns.drop(rank).max()))
 
 
 def _kinds(asked: Judged, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:

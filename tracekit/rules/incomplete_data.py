@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pandas as pd
+
 from tracekit.model import Finding, Run, listed
 from tracekit.replay.costs import Judged
 
 CODE = "incomplete-data"
+SHOWN = 5
 CODES = (
     *("missing-rank", "truncated", "lost-event", "several-jobs", "no-overlap", "unassigned-file", "no-device-work"),
     *("no-work", "overrun", "half-span", "strange-event", "impossible-time", "world-size", "wrong-rank"),
@@ -31,9 +34,16 @@ def check(asked: Judged) -> Iterator[Finding]:
     of_ranks = f" of rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}" if ranks else ""
     yield Finding(
         CODE, "info", f"the traces{of_ranks} do not show the whole job", ranks, (), None,
-        tuple(f"{code}: {message}" for code, message in told[["code", "message"]].head(5).itertuples(index=False)),
+        tuple(_lines(told)),
         "record every rank whole, over the same steps",
     )  # fmt: skip
+
+
+def _lines(notes: pd.DataFrame) -> Iterator[str]:
+    for code, message in notes[["code", "message"]].head(SHOWN).itertuples(index=False):
+        yield f"{code}: {message}"
+    if len(notes) > SHOWN:
+        yield f"and {len(notes) - SHOWN} more notes"
 
 
 def _missing(run: Run) -> set[int]:

@@ -16,6 +16,7 @@ from tracekit.model import Finding
 from tracekit.replay.costs import Judged
 
 CODE = "skewed-clocks"
+SHOWN = 8
 LEAST_NS = 1_000_000
 """GPUs of one host differ by some tens of microseconds; this is a file's or a host's clock."""
 
@@ -30,9 +31,14 @@ def check(asked: Judged) -> Iterator[Finding]:
     told = tuple(_told(*row) for row in far[columns].fillna(0).itertuples(index=False))
     members = tuple(far["rank"].tolist())
     yield Finding(
-        CODE, "info", "clocks of files differ; their times were put right", members, (), None, told[:8],
+        CODE, "info", "clocks of files differ; their times were put right", members, (), None, _shortened(told),
         "synchronise the hosts' clocks (chrony, PTP); where hosts are one, the files' times were changed",
     )  # fmt: skip
+
+
+def _shortened(told: tuple[str, ...]) -> tuple[str, ...]:
+    more = len(told) - SHOWN
+    return told if more <= 0 else (*told[:SHOWN], f"and {more} more")
 
 
 def _told(rank: int, offset_ns: int, error_ns: int, drift_ppb: int) -> str:
