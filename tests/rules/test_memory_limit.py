@@ -48,7 +48,7 @@ def test_the_fullest_of_several_is_told():
 
 
 @pytest.mark.parametrize("reserved", [50, 92])
-def test_room_is_left(reserved):
+def test_silent(reserved):
     assert found(f"{STEPS}\n0/memory 999999999 reserved={reserved} capacity=100") == []
 
 
