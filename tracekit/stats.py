@@ -205,20 +205,20 @@ def trend(values: npt.ArrayLike) -> tuple[float, float]:
 def step_changes(values: npt.ArrayLike, *, least: int = 2) -> list[int]:
     """Where a series steps to another level: the position of the first value of each level but the first.
 
-    The levels of least squared error with a penalty of 3 σ² log n for each, found exactly (optimal partitioning;
+    The levels of least squared error with a penalty of 4 σ² log n for each, found exactly (optimal partitioning;
     Jackson et al. 2005); σ is told by the differences of neighbours, which a step hardly changes. A level lasts for
-    at least `least` values.
+    at least `least` values; a lone value apart from its neighbours is none.
     """
     held = np.asarray(values, np.float64)
     count = len(held)
     if count < 2 * least:
         return []
-    deviation = MAD_TO_DEVIATION * mad(np.diff(held)) / math.sqrt(2)
+    deviation = MAD_TO_DEVIATION * float(np.median(np.abs(np.diff(held)))) / math.sqrt(2)
     deviation = max(deviation, 1e-9 * float(np.abs(held).max()), 1e-300)
-    penalty = 3 * deviation**2 * math.log(count)
-    sums, squares = (
-        np.concatenate(([0.0], np.cumsum(part))) for part in (held - held.mean(), (held - held.mean()) ** 2)
-    )
+    penalty = 4 * deviation**2 * math.log(count)
+    held = _without_lone_values(held)
+    around = held - held.mean()
+    sums, squares = (np.concatenate(([0.0], np.cumsum(part))) for part in (around, around**2))
     best, before = [0.0] + [math.inf] * count, [0] * (count + 1)
     for end in range(least, count + 1):
         for start in range(0, end - least + 1):
@@ -232,3 +232,10 @@ def step_changes(values: npt.ArrayLike, *, least: int = 2) -> list[int]:
         found.append(at)
         at = before[at]
     return found[::-1]
+
+
+def _without_lone_values(values: Floats) -> Floats:
+    """Each value as the median of it and its neighbours (at an end, of the last three)."""
+    threes = np.lib.stride_tricks.sliding_window_view(values, 3)
+    middle = np.median(threes, axis=1)
+    return np.concatenate((middle[:1], middle, middle[-1:]))

@@ -90,7 +90,7 @@ def check(
         if all(any(name in one for one in side) for side in sides)
     }
     watched = all_judged(*sides, others, step, gated=False, noise_frac=noise_frac)
-    fresh, gone = _findings(base, new, chosen_budgets)
+    fresh, gone = _findings(base, new, chosen_budgets, _least_cost(step, [*judged, *watched]))
     drifting = drift([*base, *new], STEP) if drifts else None
     outcome = _gravest([one.outcome for one in judged], bool(fresh), _too_much(drifting, limits_of.get(STEP)))
     return Verdict(
@@ -134,26 +134,31 @@ def _allows(allowing: Sequence[str], name: str) -> bool:
 
 
 def _findings(
-    base: Sequence[Summary], new: Sequence[Summary], budgets: Sequence[Budget]
+    base: Sequence[Summary], new: Sequence[Summary], budgets: Sequence[Budget], least_ns: float
 ) -> tuple[tuple[Found, ...] | None, tuple[Found, ...]]:
     """Findings that every new run has and no run of the base, and the reverse; none where they are not gated.
 
     A finding is known again by its code: which rank is the slow one may differ from run to run of healthy jobs. It must
-    cost `FINDING_FRAC` of the step, if it says what it costs.
+    cost `least_ns` a step, if it says what it costs: less than the noise is found on one day and not on the other.
     """
     off = any(budget.name == FINDINGS and budget.off for budget in budgets)
     if off or any(one.findings is None for one in (*base, *new)):
         return None, ()
     old = {found.code for one in base for found in one.findings or ()}
     now = [{found.code for found in one.findings or ()} for one in new]
-    least = FINDING_FRAC * new[-1].account.step_ns
     fresh = tuple(
         found for found in new[-1].findings or ()
         if found.severity != "info" and found.code not in old and all(found.code in one for one in now)
-        and (not found.cost_ns or found.cost_ns >= least)
+        and (not found.cost_ns or found.cost_ns >= least_ns)
     )  # fmt: skip
     gone = tuple(found for found in base[-1].findings or () if all(found.code not in one for one in now))
     return fresh, gone
+
+
+def _least_cost(step: float, judged: Sequence[Judged]) -> float:
+    """What a new finding must cost: a change of the step that would have been told, and `FINDING_FRAC` of the step."""
+    told = [one.detectable for one in judged if one.metric == STEP and one.detectable is not None]
+    return max(FINDING_FRAC * step, *told)
 
 
 def _too_much(drifting: Drift | None, budget: Budget | None) -> bool:

@@ -2,7 +2,8 @@
 
 Each run has a mean over its steps, whose variance is the block bootstrap's. Runs differ by more than their steps tell
 (clocks, placement, neighbours): that noise is measured where repeats give it three degrees of freedom, and assumed
-where they do not (`RUN_NOISE`). Then Student's t says how likely such a change is if the truth lies at the limit.
+where they do not (`RUN_NOISE`, more on a machine whose steps vary more). Then Student's t says how likely such a
+change is if the truth lies at the limit.
 
 - worse: the change is beyond the limit, with a chance of error of `ALPHA` for all gated metrics together (Holm); and
   where single runs (or blocks of steps) are enough for a rank test to say so, they rank as the means do.
@@ -36,6 +37,8 @@ ASSUMED_FREEDOM = 8.0
 RUN_NOISE = {"step": 0.01, "ns": 0.02, "ns of step": 0.005, "bytes": 0.001, "GB/s": 0.03, "frac": 0.005, "count": 0.0}
 """Assumed standard deviation between runs of the same code: of the step time and other metrics as a share of
 themselves, for times also as a share of the step, for shares (bubble, overlap) in themselves. Counts repeat exactly."""
+STEPS_TO_RUNS = 0.5
+"""... and at least this share of the standard deviation of single steps: a restless machine is so over minutes, too."""
 MOST_STEPS = 20
 """Profiling more than so many times the steps is no advice: more runs are."""
 _RUNS = (1, 2, 3, 4, 5, 7, 10, 14, 20, 30, 50, 100, 200, 500)
@@ -50,7 +53,7 @@ class Judged:
 
     `limit` is how much worse it may get, `low` to `high` the 95 % interval of the change, `chance` how likely such a
     change beyond the limit is if the truth lies at the limit, corrected for many metrics; all null where unknown.
-    `blind` says that the sample could not have told a large change. `superiority` is how often a new run (or block of
+    `blind` says that there is no sample that could tell anything. `superiority` is how often a new run (or block of
     steps) exceeds one of the base. `why` and `settle` are sentences, "" where there is nothing to say.
     """
 
@@ -160,7 +163,8 @@ def _tested(
     means = [[stats.mean_of_steps(run) for run in side] for side in sides]
     centers = [float(np.mean([one.value for one in side])) for side in means]
     within, within_freedom = _within(means)
-    between, freedom, told = _between(kind, means, centers[0], step, within, metric, noise_frac)
+    assumed = assumed_noise(kind, centers[0], step, metric, noise_frac)
+    between, freedom, told = _between(sides, means, within, assumed, given=noise_frac is not None)
     runs = [len(side) for side in sides]
     error = math.sqrt(between * (1 / runs[0] + 1 / runs[1]))
     freedom = freedom or within_freedom
@@ -189,23 +193,27 @@ def _within(means: list[list[stats.Mean]]) -> tuple[float, float]:
 
 
 def _between(
-    kind: Series, means: list[list[stats.Mean]], base: float, step: float, within: float, metric: str,
-    noise_frac: float | None,
-) -> tuple[float, float, str]:  # fmt: skip
+    sides: tuple[Runs, ...], means: list[list[stats.Mean]], within: float, assumed: float, *, given: bool
+) -> tuple[float, float, str]:
     """The variance of one run's mean, steps and all; its freedom; and in words where it comes from."""
     freedom = sum(len(side) - 1 for side in means)
     squares = sum((one.value - np.mean([o.value for o in side])) ** 2 for side in means for one in side)
     measured = float(squares) / freedom if freedom else 0.0
-    if freedom >= MEASURED_FREEDOM and noise_frac is None:
+    if freedom >= MEASURED_FREEDOM and not given:
         return max(measured, within), float(freedom), f"measured, {freedom + len(means)} runs"
-    assumed = assumed_noise(kind, base, step, metric, noise_frac) ** 2
-    variance = (ASSUMED_FREEDOM * assumed + freedom * max(measured - within, 0.0)) / (ASSUMED_FREEDOM + freedom)
+    prior = (assumed if given else max(assumed, STEPS_TO_RUNS * _restlessness(sides))) ** 2
+    variance = (ASSUMED_FREEDOM * prior + freedom * max(measured - within, 0.0)) / (ASSUMED_FREEDOM + freedom)
     _, within_freedom = _within(means)
     whole = within + variance
-    joint = whole**2 / (
-        (within**2 / within_freedom if within_freedom else 0.0) + variance**2 / (ASSUMED_FREEDOM + freedom) or 1e-300
-    )
-    return whole, max(1.0, min(joint, 1e6)), "given" if noise_frac is not None else "assumed"
+    parts = (within**2 / within_freedom if within_freedom else 0.0) + variance**2 / (ASSUMED_FREEDOM + freedom)
+    joint = whole**2 / parts if parts else 1e6  # Welch and Satterthwaite
+    return whole, max(1.0, min(joint, 1e6)), "given" if given else "assumed"
+
+
+def _restlessness(sides: tuple[Runs, ...]) -> float:
+    """The standard deviation of single steps, by the median over runs of their MADs."""
+    told = [stats.MAD_TO_DEVIATION * stats.mad(run) for side in sides for run in side if len(run) > 1]
+    return float(np.median(told)) if told else 0.0
 
 
 def assumed_noise(kind: Series, base: float, step: float, metric: str, noise_frac: float | None) -> float:
@@ -279,7 +287,7 @@ def _decided(one: Judged, tested: Tested, worse: float, better: float, level: fl
         )
     if tested.base and detectable > max(BLIND_FRAC * abs(tested.base), 2 * one.limit):
         why = f"too noisy: less than {detectable / abs(tested.base):.0%} could not have been told"
-        return replace(told, outcome="unsure", blind=True, why=why, settle=_settle(told, tested, level))
+        return replace(told, outcome="unsure", why=why, settle=_settle(told, tested, level))
     return replace(told, outcome="same")
 
 

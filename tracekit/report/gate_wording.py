@@ -65,7 +65,9 @@ def limit(one: Judged) -> str:
     """The limit in the same terms."""
     if one.unit == "frac":
         return f"{100 * one.limit:.1f} points"
-    return f"{100 * one.limit / abs(one.base):.1f} %" if one.base else value(one.unit, one.limit)
+    if not one.base or one.limit > abs(one.base):
+        return value(one.unit, one.limit)
+    return f"{100 * one.limit / abs(one.base):.1f} %"
 
 
 def first_line(verdict: Verdict) -> str:
