@@ -17,6 +17,10 @@ from tracekit.report.wording import counted, duration, percent, plain
 
 GRAVITY = {"error": "bold red", "warning": "yellow", "info": "dim"}
 HEALTHY = f"nothing is wrong: no cause that is looked for costs {LEAST_COST_FRAC:.0%} of the step or more"
+UNTOLD = f"none, of what this run can tell: no cause of that kind costs {LEAST_COST_FRAC:.0%} of the step or more"
+NOTHING_TOLD = "none can be told: no step of the run is complete"
+LACKING = ("cannot-tell", "incomplete-data")
+"""Findings that say that silence is no clean bill of health."""
 
 
 def findings_section(analysis: Analysis) -> Iterator[RenderableType]:
@@ -24,7 +28,8 @@ def findings_section(analysis: Analysis) -> Iterator[RenderableType]:
     found = analysis.findings
     costly = [finding for finding in found if finding.cost_ns is not None]
     whole_ns = _step_ns(analysis)
-    yield Text(f"Findings: {_summary(costly, whole_ns)}", style="bold")
+    lacking = any(finding.code in LACKING for finding in found)
+    yield Text(f"Findings: {_summary(costly, whole_ns, lacking=lacking)}", style="bold")
     table = Table.grid(padding=(0, 2, 0, 0))
     for finding in found:
         table.add_row(Text(finding.severity, style=GRAVITY[finding.severity]), _told(finding, whole_ns))
@@ -32,9 +37,11 @@ def findings_section(analysis: Analysis) -> Iterator[RenderableType]:
         yield table
 
 
-def _summary(costly: Sequence[Finding], whole_ns: float) -> str:
+def _summary(costly: Sequence[Finding], whole_ns: float, *, lacking: bool) -> str:
+    if not whole_ns:
+        return NOTHING_TOLD
     if not costly:
-        return HEALTHY
+        return UNTOLD if lacking else HEALTHY
     cost_ns = sum(finding.cost_ns or 0 for finding in costly)
     return f"{counted(len(costly), 'cause')} that cost {duration(cost_ns)} a step, {percent(cost_ns, whole_ns)} of it"
 
