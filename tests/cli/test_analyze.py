@@ -3,9 +3,11 @@ import json
 import pytest
 
 from tests import lanes
+from tests.rules.drawn import job, slow
 from tracekit import cli
-from tracekit.cli.analyze import chosen_steps
+from tracekit.cli.analyze import chosen_steps, fails
 from tracekit.errors import WrongUse
+from tracekit.model import Finding
 
 TWO_STEPS = """
     step 0000000000111111
@@ -121,3 +123,85 @@ def test_steps_are_chosen_by_number_or_range(text, steps):
 def test_anything_else_is_no_choice_of_steps(text):
     with pytest.raises(WrongUse):
         chosen_steps(text)
+
+
+# Findings
+
+SLOW = job(slow(2), slow(2), slow(2))
+"""Rank 2 computes 12 us instead of 8 in each step of 16."""
+
+
+@pytest.fixture
+def slow_job(tmp_path):
+    lanes.kineto(SLOW, tmp_path)
+    return tmp_path
+
+
+def test_the_screen_ends_with_the_findings(slow_job, capsys):
+    assert analyze(slow_job, "--no-cache") == 0
+    told = " ".join(capsys.readouterr().out.partition("\nFindings: ")[2].split())
+    assert "error slow-device 4.00 µs a step" in told
+    assert "rank 2's device is slow: the same kernels take 1.50 times as long" in told
+
+
+@pytest.mark.parametrize(
+    ("codes", "exit_code"),
+    [
+        (["slow-device"], 1),
+        (["error"], 1),
+        (["warning"], 1),  # or graver
+        (["info"], 1),
+        (["slow-host"], 0),
+        (["slow-host", "slow-device"], 1),
+        ([], 0),
+        (["slow"], 2),
+        (["slow-device", "no-such"], 2),
+    ],
+)
+def test_fail_on(slow_job, codes, exit_code, capsys):
+    assert analyze(slow_job, "--no-cache", *(word for code in codes for word in ("--fail-on", code))) == exit_code
+    out, err = capsys.readouterr()
+    assert ("Findings" in out) == (exit_code < 2)
+    assert (err.count("\n") == 1 and "--fail-on takes error, warning, info, blocking-copies" in err) == (exit_code == 2)
+
+
+def test_fail_on_is_judged_before_anything_is_read(tmp_path, capsys):
+    assert analyze(tmp_path / "no-such-folder", "--fail-on", "nonsense") == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("severity", "codes", "answer"),
+    [
+        ("error", ["error"], True),
+        ("error", ["warning"], True),
+        ("warning", ["error"], False),
+        ("warning", ["warning"], True),
+        ("info", ["warning"], False),
+        ("info", ["info"], True),
+        ("info", ["error", "info"], True),
+        ("info", ["a-code"], True),
+        ("error", ["another-code"], False),
+        ("error", [], False),
+    ],
+)
+def test_what_fails(severity, codes, answer):
+    assert fails([Finding("a-code", severity, "title")], codes) == answer
+
+
+def test_no_finding_fails_nothing():
+    assert not fails([], ["info", "slow-device"])
+
+
+def test_findings_in_json(slow_job, capsys):
+    assert analyze(slow_job, "--no-cache", "--json", "-") == 0
+    first = json.loads(capsys.readouterr().out)["findings"][0]
+    assert list(first) == ["code", "severity", "title", "ranks", "steps", "cost_ns", "evidence", "advice"]
+    assert (first["code"], first["severity"], first["ranks"], first["steps"]) == (
+        "slow-device",
+        "error",
+        [2],
+        [0, 1, 2],
+    )
+    assert first["cost_ns"] == 4000
+    assert first["evidence"][0].startswith("its kernels take 1.50 times as long")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -26,10 +26,8 @@ LACKING = ("cannot-tell", "incomplete-data")
 def findings_section(analysis: Analysis) -> Iterator[RenderableType]:
     """A paragraph for each finding, after a line that counts them and sums up what they cost."""
     found = analysis.findings
-    costly = [finding for finding in found if finding.cost_ns is not None]
     whole_ns = _step_ns(analysis)
-    lacking = any(finding.code in LACKING for finding in found)
-    yield Text(f"Findings: {_summary(costly, whole_ns, lacking=lacking)}", style="bold")
+    yield Text(f"Findings: {summary(analysis)}", style="bold")
     table = Table.grid(padding=(0, 2, 0, 0))
     for finding in found:
         table.add_row(Text(finding.severity, style=GRAVITY[finding.severity]), _told(finding, whole_ns))
@@ -37,12 +35,15 @@ def findings_section(analysis: Analysis) -> Iterator[RenderableType]:
         yield table
 
 
-def _summary(costly: Sequence[Finding], whole_ns: float, *, lacking: bool) -> str:
+def summary(analysis: Analysis) -> str:
+    """How many causes were found and what they cost together; or that nothing is wrong, or cannot be told."""
+    costly = [finding.cost_ns for finding in analysis.findings if finding.cost_ns is not None]
+    whole_ns = _step_ns(analysis)
     if not whole_ns:
         return NOTHING_TOLD
     if not costly:
-        return UNTOLD if lacking else HEALTHY
-    cost_ns = sum(finding.cost_ns or 0 for finding in costly)
+        return UNTOLD if any(finding.code in LACKING for finding in analysis.findings) else HEALTHY
+    cost_ns = sum(costly)
     return f"{counted(len(costly), 'cause')} that cost {duration(cost_ns)} a step, {percent(cost_ns, whole_ns)} of it"
 
 

@@ -17,7 +17,7 @@ from tracekit.measures.breakdown import PARTS
 from tracekit.model import Finding
 from tracekit.report import job, sentences
 from tracekit.report.account import facts, not_measured, notes_by_code, rank_means, waits_known
-from tracekit.report.findings import HEALTHY
+from tracekit.report.findings import summary
 from tracekit.report.rank_table import step_section
 from tracekit.report.text import facts_line, note_line
 from tracekit.report.wording import counted, duration, percent, plain, sentence, time_unit
@@ -83,16 +83,6 @@ def _verdict(analysis: Analysis) -> tuple[str, ...]:
         return tuple(str(line.plain if isinstance(line, Text) else line) for line in step_section(analysis))
     except NotMeasured as why:
         return (sentence(str(why)),)
-
-
-def summary(analysis: Analysis) -> str:
-    """How many causes were found and what they cost together."""
-    costly = [finding.cost_ns for finding in analysis.findings if finding.cost_ns is not None]
-    if not costly:
-        return HEALTHY
-    cost_ns = sum(costly)
-    share = percent(cost_ns, _step_ns(analysis))
-    return f"{counted(len(costly), 'cause')} that cost {duration(cost_ns)} a step, {share} of it"
 
 
 def findings(analysis: Analysis) -> tuple[Told, ...]:
