@@ -39,7 +39,7 @@ def test_a_finding_with_its_cost_its_reasons_and_what_to_do():
     assert lines == [
         "Findings: 1 cause that cost 25.00 µs a step, 25 % of it",
         "error  slow-device  25.00 µs a step, 25 %  rank 1 is slow",
-        "a reason", "another", "do: swap it",
+        "one reason", "another", "do: swap it",
     ]  # fmt: skip
 
 
