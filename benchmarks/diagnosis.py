@@ -41,7 +41,7 @@ CAUSES = {
     "slow-device": "device", "slow-host": "host", "data-loading": "data loading",
     "garbage-collection": "garbage collection", "slow-link": "link", "stage-imbalance": "work",
     "length-imbalance": "work", "exposed-communication": "overlap", "synchronizing-calls": "synchronisation",
-    "skewed-clocks": "clock", "incomplete-data": "recording",
+    "late-transfers": "link", "skewed-clocks": "clock", "incomplete-data": "recording",
 }  # fmt: skip
 BY_NATURE = ("pipeline-bubble", "exposed-communication", "stage-imbalance")
 """What a layout costs without any fault."""

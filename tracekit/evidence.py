@@ -14,8 +14,8 @@ from tracekit.model import Asked, Run
 
 LEAST_COST_FRAC = 0.01
 """Below this share of the step nothing is said."""
-MOST_STEPS_FRAC, MIN_STEPS = 0.6, 2
-"""What lasts shows in this share of the steps, or in all from some step on; never in one step alone."""
+MOST_STEPS_FRAC, LAST_STEPS_FRAC, MIN_STEPS = 0.6, 0.2, 2
+"""What lasts shows in this share of the steps, or in all of the last ones; never in one step alone."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,19 @@ def late_ranks(asked: Asked, rows: pd.DataFrame, column: str, *, recurs: bool = 
 
 
 def lasting(shows: pd.Series) -> tuple[int, ...]:
-    """The steps in which something shows (indexed by step, in order), if it lasts; else none."""
-    steps = tuple(shows.index[shows].tolist())
-    if len(steps) < MIN_STEPS:
-        return ()
-    from_then_on = bool(shows.iloc[int(np.argmax(shows.to_numpy())) :].all())
-    return steps if len(steps) >= MOST_STEPS_FRAC * len(shows) or from_then_on else ()
+    """The steps in which something shows (indexed by step, in order), if it lasts; else none.
+
+    That is in most steps, or in all of the last ones.
+    """
+    steps = tuple(int(step) for step in shows.index[shows])
+    if len(steps) >= max(MIN_STEPS, MOST_STEPS_FRAC * len(shows)):
+        return steps
+    at_end = len(shows) - int(np.flatnonzero(np.append(True, ~shows.to_numpy(bool)))[-1])
+    return (
+        tuple(int(step) for step in shows.index[-at_end:])
+        if at_end >= max(MIN_STEPS, LAST_STEPS_FRAC * len(shows))
+        else ()
+    )
 
 
 def recurring(shows: pd.Series) -> tuple[int, ...]:

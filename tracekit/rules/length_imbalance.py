@@ -27,7 +27,7 @@ LEAST_STEPS = 3
 MOST_OFTEN_FRAC = 0.7
 """no rank is the slowest more often than this,"""
 MOST_RANKS_FRAC = 0.5
-"""and so many ranks change their pace from step to step: a device that throttles is one."""
+"""and so many ranks change their pace from step to step by half of that: a device that throttles is one."""
 LEAST_CORRELATION = 0.5
 """Forward and backward of a rank go along with each other."""
 
@@ -40,7 +40,7 @@ def check(asked: Judged) -> Iterator[Finding]:
         return
     apart = factors - factors.median()
     ranges = apart.max(axis=1) - apart.min(axis=1)
-    varying = float(((factors - factors.median()).abs().max() > LEAST_RANGE / 2).mean())
+    varying = float((factors.max() - factors.min() > ranges.median() / 2).mean())
     often = float(factors.idxmax(axis=1).value_counts(normalize=True).iloc[0])
     if ranges.median() < LEAST_RANGE or often > MOST_OFTEN_FRAC or varying < MOST_RANKS_FRAC:
         return

@@ -24,29 +24,30 @@ from tracekit.replay.costs import Judged
 CODE = "slow-device"
 LEAST_FACTOR = 1.015
 """Kernels of one device that take so much longer are no chance: it is a median over all of its kernels,"""
-STEADY = 4.0
-"""if the excess is so many times what the job's factors vary from step to step."""
+STEADY = 3.0
+"""if the excess is so many times what the other ranks' factors vary from step to step."""
 
 
 def check(asked: Judged) -> Iterator[Finding]:
     """A finding per slow device, its cost what the step would save at its peers' pace."""
     rows = in_complete_steps(asked["pace"], asked.run)
-    varies = _variation(rows)
     for rank, own in by_rank(rows):
         slow = (own["factor"] > LEAST_FACTOR) & (own["factor"] - 1 > own["spread"])
         steps = lasting(slow)
         if not steps:
             continue
         factor, slower_ns = float(own.loc[list(steps), "factor"].median()), float(own["slower_ns"].mean())
-        if factor - 1 < STEADY * varies or slower_ns < evidence.LEAST_COST_FRAC * step_ns(asked.run):
+        if factor - 1 < STEADY * _variation(
+            rows[rows["rank"] != rank]
+        ) or slower_ns < evidence.LEAST_COST_FRAC * step_ns(asked.run):
             continue
         yield _finding(asked, rank, own, steps, factor, slower_ns)
 
 
 def _variation(rows: pd.DataFrame) -> float:
-    """How much a rank's factor usually differs from step to step: the ranks' median of median absolute deviations."""
-    apart = (rows["factor"] - rows.groupby("rank")["factor"].transform("median")).abs()
-    return float(apart.groupby(rows["rank"]).median().median())
+    """How far a rank's factors usually lie from their middle: half of their range, the ranks' median of that."""
+    factors = rows.groupby("rank")["factor"]
+    return float((factors.max() - factors.min()).median() / 2)
 
 
 def _finding(
