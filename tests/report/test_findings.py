@@ -37,7 +37,7 @@ def test_a_finding_with_its_cost_its_reasons_and_what_to_do():
     )
     lines = [line.strip() for line in shown([finding]).splitlines()]
     assert lines == [
-        "Findings: 1 cause that cost 25.00 µs a step, 25 % of it",
+        "Findings: 1 cause that costs 25.00 µs a step, 25 % of it",
         "error  slow-device  25.00 µs a step, 25 %  rank 1 is slow",
         "one reason", "another", "do: swap it",
     ]  # fmt: skip

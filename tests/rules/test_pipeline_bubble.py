@@ -25,7 +25,7 @@ def test_two_microbatches_for_two_stages(tmp_path):
     assert finding.advice.startswith("4 micro-batches of half the size")
 
 
-def test_many_microbatches_are_silent(tmp_path):
+def test_silent_with_many_microbatches(tmp_path):
     """Ten for two stages: 1 of 11."""
     forward, backward = "0123456789", "abcdefghij"
     drawing = "\n".join([

@@ -44,7 +44,8 @@ def summary(analysis: Analysis) -> str:
     if not costly:
         return UNTOLD if any(finding.code in LACKING for finding in analysis.findings) else HEALTHY
     cost_ns = sum(costly)
-    return f"{counted(len(costly), 'cause')} that cost {duration(cost_ns)} a step, {percent(cost_ns, whole_ns)} of it"
+    causes = "1 cause that costs" if len(costly) == 1 else f"{counted(len(costly), 'cause')} that cost"
+    return f"{causes} {duration(cost_ns)} a step, {percent(cost_ns, whole_ns)} of it"
 
 
 def _told(finding: Finding, whole_ns: float) -> RenderableType:
