@@ -28,15 +28,39 @@ def trace(tmp_path):
 
 @pytest.fixture
 def no_parsing(monkeypatch):
-    """From when it is called on, whoever reads a trace's text fails."""
+    """From when it is called on, whoever reads a trace's text fails, and no table is held in memory."""
 
     def forbid():
         def fail(stream):
             raise AssertionError("the trace was read again")
 
         monkeypatch.setattr(store, "read_kineto", fail)
+        monkeypatch.setattr(store, "HELD", store.Held(0))
 
     return forbid
+
+
+def test_tables_are_held_as_long_as_their_file_is_as_it_was(trace, cache_folder, monkeypatch):
+    load(trace).rank(0).work  # noqa: B018
+    read = []
+    monkeypatch.setattr(
+        store, "_read_table", lambda folder, part, name, entry: read.append(name) or ORIGINAL(folder, part, name, entry)
+    )
+    one = load(trace).rank(0)
+    assert (len(one.work), read) == (2, ["steps", "calls"])
+    [entry] = entries(cache_folder)
+    os.utime(entry / "0-work.parquet", ns=(1, 1))
+    assert (len(load(trace).rank(0).work), read[2:]) == (2, ["steps", "calls", "work"])
+
+
+def test_no_more_rows_are_held_than_allowed(trace, cache_folder, monkeypatch):
+    held = store.Held(3)
+    monkeypatch.setattr(store, "HELD", held)
+    load(trace).rank(0).work  # noqa: B018
+    assert sum(map(len, held._tables.values())) <= 3
+
+
+ORIGINAL = store._read_table
 
 
 def spans(path, **options):

@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ YOUNG_SECONDS = 3600
 ENTRY = "entry.json"
 _NAMELESS, _UNTYPED = (pd.CategoricalDtype(pd.Index([], dtype=kind)) for kind in ("str", object))
 """A column of names that has none is text too, which Parquet does not tell."""
-_TABLES = ("work", "host", "allocations", "steps", "calls")
+LARGE = ("work", "host", "allocations")
+_TABLES = (*LARGE, "steps", "calls")
 
 
 @dataclass(frozen=True)
@@ -96,14 +98,49 @@ class ParquetTables:
 
     def _on_own_clock(self, name: str) -> pd.DataFrame:
         try:
-            return _read_table(Path(self.folder), self.part, name, _entry(Path(self.folder)))
+            return HELD.table(Path(self.folder), self.part, name)
         except (OSError, msgspec.MsgspecError, pa.ArrowException, KeyError, ValueError):
             shutil.rmtree(self.folder, ignore_errors=True)
             again = parsed(self.file, self.settings)
             if again.error or self.part >= len(again.parts):
                 raise Unreadable(again.error or f"{self.file.name}: changed while it was analysed") from None
-            made = Path(again.parts[self.part].source.folder)
-            return _read_table(made, self.part, name, _entry(made))
+            return HELD.table(Path(again.parts[self.part].source.folder), self.part, name)
+
+
+class Held:
+    """The tables that were written or read last in this process, up to so many rows, so that small runs open once.
+
+    What is held counts only as long as its file is as it was then.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._limit = rows
+        self._tables: OrderedDict[tuple[Path, int, int], pd.DataFrame] = OrderedDict()
+
+    def table(self, folder: Path, part: int, name: str) -> pd.DataFrame:
+        """A large table of an entry; errors as of `_read_table`."""
+        key = self._key(folder, part, name)
+        rows = self._tables.get(key)
+        if rows is None:
+            rows = _read_table(folder, part, name, _entry(folder))
+            self.hold(folder, part, name, rows)
+        return rows.copy(deep=False)
+
+    def hold(self, folder: Path, part: int, name: str, rows: pd.DataFrame) -> None:
+        """Keeps a table that is in an entry, and lets go of those kept longest where there are too many rows."""
+        self._tables[self._key(folder, part, name)] = rows
+        held = sum(map(len, self._tables.values()))
+        while held > self._limit:
+            held -= len(self._tables.popitem(last=False)[1])
+
+    @staticmethod
+    def _key(folder: Path, part: int, name: str) -> tuple[Path, int, int]:
+        path = folder / f"{part}-{name}.parquet"
+        version = path.stat()
+        return path, version.st_mtime_ns, version.st_size
+
+
+HELD = Held(1_000_000)
 
 
 class _Entry(msgspec.Struct):
@@ -196,6 +233,9 @@ def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
         except (OSError, pa.ArrowException):
             continue
         sources = [ParquetTables(file, settings, str(folder), number) for number in range(len(parts))]
+        for number, part in enumerate(parts):
+            for name in LARGE:
+                HELD.hold(folder, number, name, getattr(part, name))
         stored = [
             StoredPart(part.identity, part.notes, part.steps, part.calls, source)
             for part, source in zip(parts, sources, strict=True)

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pandas as pd
-
 from tracekit.errors import NotMeasured
-from tracekit.evidence import LEAST_COST_FRAC, MIN_STEPS, first_window, in_complete_steps, ms, roles, step_ns
+from tracekit.evidence import LEAST_COST_FRAC, MIN_STEPS, first_window, in_complete_steps, lasting, ms, step_ns
 from tracekit.model import Finding
 from tracekit.replay.costs import Judged
 
@@ -27,7 +25,9 @@ MOST_FRAC = 0.6
 LEAST_FRAC = 0.03
 """as a share of the step, what the others wait for it,"""
 EXPLAINED_FRAC = 0.5
-"""unless so much of that is explained by its compute and its host."""
+"""unless so much of that is explained by its compute, its copies and its host, beside those of the ranks that wait."""
+EXPLAINING = (("breakdown", ["compute_ns", "exposed_memory_ns"]), ("stalls", ["stalled_ns"]))
+"""More compute explains it as well as slower compute does: then other rules tell."""
 
 
 def check(asked: Judged) -> Iterator[Finding]:
@@ -40,32 +40,41 @@ def check(asked: Judged) -> Iterator[Finding]:
         return
     waited_ns = float(by_rank.max())
     rank = int(blame.loc[blame["blamed_rank"] == by_rank.idxmax(), "blamed_rank"].iloc[0])
-    late_ns = waited_ns / steps / max(int(blame.loc[blame["blamed_rank"] == rank, "rank"].nunique()), 1)
+    waiters = sorted(set(blame.loc[blame["blamed_rank"] == rank, "rank"].tolist()))
+    late_ns = waited_ns / steps / len(waiters)
     if waited_ns < MOST_FRAC * by_rank.sum() or late_ns < LEAST_FRAC * step_ns(asked.run):
         return
-    explained_ns = _excess_ns(asked, "pace", "slower_ns", rank) + _excess_ns(asked, "stalls", "stalled_ns", rank)
+    lasts = _lasts(asked, waiters)
+    explained_ns = sum(_excess_ns(asked, measure, columns, rank, waiters) for measure, columns in EXPLAINING)
+    if not lasts:
+        return
     unexplained_ns = late_ns - explained_ns
     if explained_ns > EXPLAINED_FRAC * late_ns or unexplained_ns < LEAST_COST_FRAC * step_ns(asked.run):
         return
+    share = waited_ns / float(by_rank.sum())
     yield Finding(
         CODE, "warning", f"the others wait for rank {rank}, which computes and launches no later than they do",
-        (rank,), (), round(unexplained_ns),
+        (rank,), lasts, round(unexplained_ns),
         (
-            f"{waited_ns / float(by_rank.sum()):.0%} of all exposed waiting is for it, {ms(late_ns)} a step on each who "
-            "waits",
+            f"{share:.0%} of all exposed waiting is for it, {ms(late_ns)} a step on each rank that waits",
             f"its compute and its host explain {ms(explained_ns)} of that",
         ),
         "look at what lies between its calls and their transfers: the link, the NIC, cores for communication threads",
     )  # fmt: skip
 
 
-def _excess_ns(asked: Judged, measure: str, column: str, rank: int) -> float:
-    """How much more of something the rank has in a step than its peers' median; 0 where nothing tells."""
+def _lasts(asked: Judged, waiters: list[int]) -> tuple[int, ...]:
+    """The steps in which the waiters wait long, if that lasts."""
+    rows = in_complete_steps(asked["ranks"], asked.run)
+    waits_ns = rows[rows["rank"].isin(waiters)].groupby("step")["wait_ns"].mean()
+    return lasting(waits_ns > LEAST_FRAC * step_ns(asked.run))
+
+
+def _excess_ns(asked: Judged, measure: str, columns: list[str], rank: int, waiters: list[int]) -> float:
+    """How much more of something the rank has in a step than the median of those that wait; 0 where nothing tells."""
     try:
         rows = in_complete_steps(asked[measure], asked.run)
     except NotMeasured:
         return 0.0
-    role = roles(asked)
-    means: pd.Series = rows.groupby("rank")[column].mean()
-    peers = means[[one != rank and role.get(int(str(one)), 0) == role.get(rank, 0) for one in means.index]]
-    return max(0.0, float(means.get(rank, 0.0)) - (float(peers.median()) if len(peers) else 0.0))
+    means = rows[columns].sum(axis=1).groupby(rows["rank"]).mean()
+    return max(0.0, float(means.get(rank, 0.0)) - float(means[means.index.isin(waiters)].median()))
