@@ -121,3 +121,15 @@ def slow(rank: int, first: int = 6, second: int = 6, ranks: int = 3) -> str:
     mine = SLOW.format(rank, "C" * first, "c" * second, "." * (16 - end), "." * end + "NN" + "." * (14 - end))
     theirs = SLOW.format("{0}", "CCCC", "cccc", "." * 7, ("." * 9 + "N" * (end - 7)).ljust(16, "."))
     return "".join(mine if one == rank else theirs.format(one) for one in range(ranks))
+
+
+HELD = """
+    {0}/main abSSSSSSSSSSSSSS
+    {0}/7    .CCCCcccc.......  by=aa
+    {0}/20   .............NN.  by=b
+"""
+
+
+def held(rank: int = 2, ranks: int = 3) -> str:
+    """A step in which a rank's transfer begins 4 us later than its compute is over, and nothing tells why."""
+    return "".join((HELD if one == rank else WAITING).format(one) for one in range(ranks))
