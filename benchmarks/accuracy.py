@@ -1,6 +1,7 @@
 """How exact are tracekit's numbers? Simulated jobs, whose truth is known, and what `analyze` makes of their traces.
 
     python -m benchmarks.accuracy [--seeds 3] [--write]
+    python -m benchmarks.accuracy --diagnosis [--seeds 1] [--jobs 2] [--write]
 
 Simulates a grid of layouts and seeds, reads the traces, and holds the numbers to `truth.json`, which the simulator
 made by an account of its own. Prints tables of the largest differences; `--write` puts them into docs/accuracy.md. Exit
@@ -19,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks import diagnosis
 from benchmarks.sections import write_section
 from tracekit import Analysis, load
 from tracekit.simulate import Truth, simulate
@@ -255,7 +257,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3, help="how many for each layout")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/accuracy.md")
+    parser.add_argument("--diagnosis", action="store_true", help="instead: who and what is named for faults put in")
+    parser.add_argument("--jobs", type=int, default=2, help="processes for --diagnosis")
     options = parser.parse_args()
+    if options.diagnosis:
+        return diagnosed(options.seeds, options.jobs, write=options.write)
     exact, skewed = (list(grid(options.seeds, skew=skew)) for skew in (False, True))
     tables = {"exact": exact_table(exact), "skewed": skew_table(skewed)}
     text = TEXT.format(**tables, seeds=options.seeds, skew=SKEW_MS, ends=ENDS_US)
@@ -269,6 +275,15 @@ def main() -> int:
     for name in wrong:
         print(f"not exact: {name}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def diagnosed(seeds: int, jobs: int, *, write: bool) -> int:
+    """Prints the table of verdicts."""
+    text = diagnosis.section(diagnosis.verdicts(seeds, jobs), seeds)
+    print(text)
+    if write:
+        write_section(DOCUMENT, "diagnosis", text)
+    return 0
 
 
 def off_by_more(what: str, one: Difference) -> bool:

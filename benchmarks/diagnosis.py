@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ CAUSES = {
 }  # fmt: skip
 BY_NATURE = ("pipeline-bubble", "exposed-communication", "stage-imbalance")
 """What a layout costs without any fault."""
+COST_NOTHING = ("clock", "recording")
 COUNTS_FRAC, CAN_BE_SEEN_FRAC = 0.05, 0.01
 
 
@@ -81,7 +82,9 @@ def fault_texts(layout: str, seed: int) -> Iterator[tuple[str, float, str]]:
         yield "late_start", frac, f"late_start:{rank}:{_ms(frac * step_ms)}"
         yield "length_imbalance", frac, f"length_imbalance::{frac:g}"
     if "pp" in LAYOUTS[layout]["axes"]:
-        yield from (("stage_imbalance", frac, f"stage_imbalance:{rank}:{layers}") for frac, layers in ((0.25, 1), (0.5, 2)))
+        yield from (
+            ("stage_imbalance", frac, f"stage_imbalance:{rank}:{layers}") for frac, layers in ((0.25, 1), (0.5, 2))
+        )
     yield "no_overlap", 1.0, "no_overlap"
     yield "sync_points", 1.0, "sync_points"
     yield "clock_skew", 1.0, f"clock_skew:{rank}:5"
@@ -165,7 +168,7 @@ def verdicts(seeds: int, jobs: int, layouts: Iterable[str] = LAYOUTS) -> list[Ve
     if jobs == 1:
         return [judged(*one) for one in asked]
     with ProcessPoolExecutor(jobs) as pool:
-        return list(pool.map(partial(_judged), asked, chunksize=4))
+        return list(pool.map(_judged, asked, chunksize=4))
 
 
 def _judged(asked: tuple[str, int, tuple[str, float, str] | None]) -> Verdict:
@@ -178,15 +181,29 @@ def table(told: Sequence[Verdict]) -> str:
         "| fault | jobs | cost 5 % or more | rank right | cause right | cost off, median | 90 % | falsely found |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    kinds = list(dict.fromkeys(one.kind for one in told))
-    for kind in [*kinds, "all"]:
-        mine = [one for one in told if kind in (one.kind, "all") and (kind != "all" or one.kind != "healthy")]
-        lines.append(_line(kind, mine))
+    for kind in dict.fromkeys(one.kind for one in told):
+        lines.append(_line(kind, [one for one in told if one.kind == kind]))
+    lines.append(_line("all that cost", [one for one in told if one.cause not in ("none", *COST_NOTHING)]))
     return "\n".join([*lines, "", *_confusion(told)])
 
 
+def section(told: Sequence[Verdict], seeds: int) -> str:
+    """The section of docs/accuracy.md."""
+    return f"""## Diagnosis: one fault put in, who and what is named
+
+`python -m benchmarks.accuracy --diagnosis --seeds {seeds} --write`: {len(told)} simulated jobs of {STEPS} steps in
+{len(LAYOUTS)} layouts ({", ".join(LAYOUTS)}), kernels that vary by {NOISE["compute"]:.0%}, transfers by
+{NOISE["transfer"]:.0%}, the host by {NOISE["host"]:.0%}; each with one fault of {", ".join(f"{size:.0%}" for size in SIZES)}
+or none. Rank, cause and cost are judged for faults that cost {COUNTS_FRAC:.0%} of the step or more; those of clocks and
+of recording cost nothing and are judged always. The cost is held to that of the same job simulated without the fault.
+Falsely found is any other cause that is said to cost something, but for what the layout itself costs by the simulator's
+account: bubble, exposed communication, unequal stages.
+
+{table(told)}"""
+
+
 def _line(kind: str, mine: Sequence[Verdict]) -> str:
-    costly = [one for one in mine if one.cost_frac >= COUNTS_FRAC or one.cause in ("clock", "recording")]
+    costly = [one for one in mine if _counts(one)]
     errors = [one.cost_error for one in costly if one.cost_error is not None]
     cells = [
         kind, str(len(mine)), str(len(costly)), _share([one.rank_right for one in costly]),
@@ -195,6 +212,10 @@ def _line(kind: str, mine: Sequence[Verdict]) -> str:
         _share([bool(one.false) for one in mine]),
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
+
+
+def _counts(one: Verdict) -> bool:
+    return one.cost_frac >= COUNTS_FRAC or one.cause in COST_NOTHING
 
 
 def _share(answers: Iterable[bool | None]) -> str:
@@ -206,7 +227,7 @@ def _confusion(told: Sequence[Verdict]) -> Iterator[str]:
     """What was made of faults that cost enough and were not understood, and what was found falsely."""
     missed = Counter(
         (one.kind, one.layout, one.told or "nothing") for one in told
-        if one.cause_right is False and (one.cost_frac >= COUNTS_FRAC or one.cause in ("clock", "recording"))
+        if one.cause_right is False and _counts(one)
     )  # fmt: skip
     false = Counter((one.kind, one.layout, ", ".join(sorted(set(one.false)))) for one in told if one.false)
     for title, counted in (("Not understood", missed), ("Falsely found", false)):
