@@ -11,7 +11,7 @@ def test_a_rank_that_is_late_for_no_reason_of_its_own():
     assert (finding.code, finding.ranks, finding.steps, finding.cost_ns) == ("late-transfers", (2,), (0, 1, 2), 4000)
     assert finding.title == "the others wait for rank 2, which computes and launches no later than they do"
     assert finding.evidence == (
-        "100% of all exposed waiting is for it, 0.004 ms a step on each waiter",
+        "100% of all exposed waiting is for it, 0.004 ms a step on each rank that waits",
         "its compute and its host explain 0 ms of that",
     )
 
