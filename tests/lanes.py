@@ -13,8 +13,8 @@ nothing. A run of one letter is one span; to set two spans side by side, write t
 On a stream: C computes, N communicates, M copies, `!` is a compute kernel of no length, W is a wait for another stream
 (drawn where the host issued it; use a second line with the same label where the stream is at work then).
 On a thread: small letters launch, S synchronises, D loads data, G collects garbage, R is another runtime call, O an
-operator, A an annotation, P Python; C and N are the work of a rank without streams, which is a CPU rank. There
-`op=send` and `op=recv` are lifetimes of handles: a call, but no work.
+operator, A an annotation, P Python, V the profiler's overhead; C and N are the work of a rank without streams, which is
+a CPU rank. There `op=send` and `op=recv` are lifetimes of handles: a call, but no work.
 `0/memory 1.3.2` are allocator events: the digit is what is then allocated, in bytes.
 
 After the cells, `key=value`: `by` one launch letter a kernel (`-` for none), `name`, `op` (of a collective or a copy),
@@ -46,7 +46,8 @@ HOST_PID = 1000
 DEVICE_KINDS = {"C": model.COMPUTE, "N": model.COMM, "M": model.MEMORY, "!": model.COMPUTE, "W": model.STREAM_WAIT}
 HOST_KINDS = {
     "S": model.SYNCHRONIZE, "D": model.DATA_LOADING, "G": model.GARBAGE_COLLECTION, "R": model.RUNTIME,
-    "O": model.OPERATOR, "A": model.ANNOTATION, "P": model.PYTHON, "C": model.COMPUTE, "N": model.COMM,
+    "O": model.OPERATOR, "V": model.OVERHEAD, "A": model.ANNOTATION, "P": model.PYTHON, "C": model.COMPUTE,
+    "N": model.COMM,
 }  # fmt: skip
 OPERATION = {"N": "all_reduce", "M": "host_to_device"}
 NO_TRANSFER = ("send", "recv")
@@ -340,6 +341,7 @@ CATEGORY_AND_NAME = {
     model.OPERATOR: ("cpu_op", "aten::mm"),
     model.ANNOTATION: ("user_annotation", "my_annotation"),
     model.PYTHON: ("python_function", "train.py(1): step"),
+    model.OVERHEAD: ("overhead", "Activity Buffer Request"),
 }
 
 

@@ -6,8 +6,8 @@ from tracekit.errors import NotMeasured
 
 
 def stalls(drawing, rank=0):
-    """Microseconds stalled, and of it in loading, collection, synchronising calls and launching."""
-    rows = Analysis(lanes.run(drawing))["stalls"].set_index("rank").loc[[rank]].drop(columns="step")
+    """Microseconds stalled, and of it in loading, collection, synchronising calls and launching (not in profiling)."""
+    rows = Analysis(lanes.run(drawing))["stalls"].set_index("rank").loc[[rank]].drop(columns=["step", "profiling_ns"])
     return [tuple(value / 1000 for value in row) for row in rows.values.tolist()]
 
 
@@ -65,3 +65,15 @@ def test_waiting_for_another_rank_is_no_stall():
 def test_no_step():
     with pytest.raises(NotMeasured, match="no step"):
         stalls("0/7 .\n0/main A")
+
+
+def test_the_profilers_own_work_is_no_late_launch():
+    # idle from 5 until the launch at 8, in the profiler's span until 7
+    drawing = """
+        step    0000000000000
+        0/main  aVVVVVV.b....
+        0/7     .CCCC....CCCC  by=ab
+    """
+    rows = Analysis(lanes.run(drawing))["stalls"]
+    columns = ["stalled_ns", "profiling_ns", "synchronizing_ns", "launching_ns"]
+    assert rows[columns].values.tolist() == [[3000, 2000, 0, 1000]]

@@ -2,9 +2,10 @@
 
 Per rank and step. `stalled_ns` is the time in which the device is idle because the host was late (`host_late_ns` of
 `idle`), or on a CPU trace the time in which the rank neither computes nor communicates nor waits for another rank. Of
-it `loading_ns` lies in spans of data loading, `collection_ns` in garbage collection, `synchronizing_ns` in gaps that
-begin when the host, in a call that waits for the device, could not launch anything ahead; the rest, `launching_ns`, is
-Python and the launches themselves. What several tell goes to the first in this order; the four sum to `stalled_ns`.
+it `loading_ns` lies in spans of data loading, `collection_ns` in garbage collection, `profiling_ns` in the profiler's
+own work (category `overhead`), `synchronizing_ns` in gaps that begin when the host, in a call that waits for the device,
+could not launch anything ahead; the rest, `launching_ns`, is Python and the launches themselves. What several tell goes
+to the first in this order; the five sum to `stalled_ns`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pandas as pd
 from tracekit.errors import NotMeasured
 from tracekit.idling import HOST_LATE, idle_by_cause
 from tracekit.intervals import EMPTY, Spans, gaps, intersect, subtract, union
-from tracekit.model import DATA_LOADING, GARBAGE_COLLECTION, LAUNCH, SYNCHRONIZE, Asked, Column, RankTables
+from tracekit.model import DATA_LOADING, GARBAGE_COLLECTION, LAUNCH, OVERHEAD, SYNCHRONIZE, Asked, Column, RankTables
 from tracekit.waiting import exposed_wait, with_waits
 
 COLUMNS = {
@@ -24,6 +25,7 @@ COLUMNS = {
     "stalled_ns": Column("ns", better="down"),
     "loading_ns": Column("ns", better="down"),
     "collection_ns": Column("ns", better="down"),
+    "profiling_ns": Column("ns", better="down"),
     "synchronizing_ns": Column("ns", better="down"),
     "launching_ns": Column("ns", better="down"),
 }
@@ -43,8 +45,10 @@ def _of_rank(one: RankTables) -> pd.DataFrame:
     rest = subtract(stalled, loading)
     collection = intersect(rest, _spans(one, GARBAGE_COLLECTION))
     rest = subtract(rest, collection)
+    profiling = intersect(rest, _spans(one, OVERHEAD))
+    rest = subtract(rest, profiling)
     synchronizing = EMPTY if one.on_cpu else intersect(rest, _behind_synchronization(one, stalled))
-    parts = (stalled, loading, collection, synchronizing, subtract(rest, synchronizing))
+    parts = (stalled, loading, collection, profiling, synchronizing, subtract(rest, synchronizing))
     return pd.DataFrame({
         "step": one.steps["step"],
         **{name: one.per_step(part) for name, part in zip(list(COLUMNS)[2:], parts, strict=True)},
