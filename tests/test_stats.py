@@ -10,7 +10,14 @@ from tracekit import stats
 
 @pytest.mark.parametrize(
     ("freedom", "tail", "value"),  # any textbook's table of Student's t
-    [(1, 0.005, 63.657), (2, 0.025, 4.303), (4, 0.005, 4.604), (10, 0.005, 3.169), (30, 0.05, 1.697), (1e9, 0.025, 1.960)],
+    [
+        (1, 0.005, 63.657),
+        (2, 0.025, 4.303),
+        (4, 0.005, 4.604),
+        (10, 0.005, 3.169),
+        (30, 0.05, 1.697),
+        (1e9, 0.025, 1.960),
+    ],
 )
 def test_student_as_in_the_tables(freedom, tail, value):
     assert stats.student_quantile(tail, freedom) == pytest.approx(value, abs=6e-4)
@@ -116,6 +123,10 @@ def test_a_step_between_levels():
     assert stats.step_changes([10, 10, 10, 12, 12, 12, 10, 10]) == [3, 6]
     assert stats.step_changes([10, 10, 10]) == []
     assert stats.step_changes([10, 10.1, 9.9, 10, 15]) == []  # one value is no level
+
+
+def test_a_drift_is_no_step():
+    assert stats.step_changes([100 + 0.5 * n + 0.1 * (n % 2) for n in range(14)]) == []
 
 
 def test_noise_is_no_step():

@@ -207,7 +207,8 @@ def step_changes(values: npt.ArrayLike, *, least: int = 2) -> list[int]:
 
     The levels of least squared error with a penalty of 4 σ² log n for each, found exactly (optimal partitioning;
     Jackson et al. 2005); σ is told by the differences of neighbours, which a step hardly changes. A level lasts for
-    at least `least` values; a lone value apart from its neighbours is none.
+    at least `least` values; a lone value apart from its neighbours is none. What a straight
+    line fits as well is a drift and no step.
     """
     held = np.asarray(values, np.float64)
     count = len(held)
@@ -231,7 +232,14 @@ def step_changes(values: npt.ArrayLike, *, least: int = 2) -> list[int]:
     while at > 0:
         found.append(at)
         at = before[at]
-    return found[::-1]
+    return found[::-1] if best[count] < _line_error(held) + 2 * penalty else []
+
+
+def _line_error(values: Floats) -> float:
+    """The squared error of a straight line through the values."""
+    at = np.arange(len(values)) - (len(values) - 1) / 2
+    around = values - values.mean()
+    return float(around @ around - (at @ around) ** 2 / (at @ at))
 
 
 def _without_lone_values(values: Floats) -> Floats:

@@ -10,7 +10,9 @@ MS = 1e6
 FACTS = {"world size": "2", "device": "H100", "layout": "data 2", "model layers": "2"}
 
 
-def summary(steps_ms, *, facts=FACTS, findings=None, commit="abc", saved_at="2026-01-01T00:00:00", kernels=None, **metrics):
+def summary(
+    steps_ms, *, facts=FACTS, findings=None, commit="abc", saved_at="2026-01-01T00:00:00", kernels=None, **metrics
+):
     """A run with these step times; `metrics` are other series, by name, as (unit, better, values)."""
     told = {name.replace("__", "."): Series(*series) for name, series in metrics.items()}
     steps = tuple(ms * MS for ms in steps_ms)

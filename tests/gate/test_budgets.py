@@ -11,7 +11,8 @@ SPEED = Series("GB/s", "up", (100.0,))
 METRICS = {
     "breakdown.step_ns": TIME, "breakdown.exposed_comm_ns": TIME, "exposed.exposed_ns[data]": TIME,
     "exposed.exposed_ns[tensor]": TIME, "pipeline.bubble_frac": SHARE, "overlap.overlap_frac": OVERLAP,
-    "bandwidth.busbw_gbs[dp,all_reduce,inside a host,16777216]": SPEED, "bandwidth.busbw_gbs[tp,all_gather,unknown,0]": SPEED,
+    "bandwidth.busbw_gbs[dp,all_reduce,inside a host,16777216]": SPEED,
+    "bandwidth.busbw_gbs[tp,all_gather,unknown,0]": SPEED,
     "host.sync_ns": TIME, "idle.idle_ns": TIME, "breakdown.idle_ns": TIME,
 }  # fmt: skip
 
@@ -49,14 +50,29 @@ def test_a_name_without_a_key_means_all_keys():
 
 
 def test_defaults_gate_what_is_there_and_can_be_taken_away():
-    assert set(limits()) == {"breakdown.step_ns"}  # memory was not measured
-    assert limits("step:off") == {}
+    assert set(limits()) == {
+        "breakdown.step_ns",
+        "pipeline.bubble_frac",
+        "overlap.overlap_frac",
+    }  # memory: not measured
+    assert "breakdown.step_ns" not in limits("step:off")
     assert limits("step:off", "step:5%")["breakdown.step_ns"] == 10.0  # the last of a name counts
 
 
 @pytest.mark.parametrize(
     "text",
-    ["step", "step:", "step:five", "step:5%,6%", "step:1ms,2ms", "step:5 parsecs", "overlap:-5%,+1", "findings:5", "5%", ""],
+    [
+        "step",
+        "step:",
+        "step:five",
+        "step:5%,6%",
+        "step:1ms,2ms",
+        "step:5 parsecs",
+        "overlap:-5%,+1",
+        "findings:5",
+        "5%",
+        "",
+    ],
 )
 def test_what_means_nothing(text):
     with pytest.raises(WrongUse, match="budget"):

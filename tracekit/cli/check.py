@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -12,8 +12,10 @@ import typer
 
 from tracekit.cli.analyze import STDOUT
 from tracekit.errors import WrongUse
+from tracekit.report.wording import plain
 
 if TYPE_CHECKING:
+    from tracekit.analysis import Analysis
     from tracekit.gate.check import Verdict
     from tracekit.gate.summary import Summary
 
@@ -59,6 +61,8 @@ def check(
 ) -> int:
     """Compare a run with a baseline under budgets: exit code 0 fine, 1 worse, 2 wrong use, 3 not comparable."""
     from tracekit.cli.settings import settings
+    from tracekit.gate.check import check as judge
+    from tracekit.gate.sides import base_side, summary_at
 
     told = settings()
     where = list(baseline or told.baseline)
@@ -68,12 +72,11 @@ def check(
     _check_outputs(outputs)
     choice = _unsure(unsure or told.unsure)
     noise_frac = _noise(noise or told.noise)
-    new = [summary_at(one, commit=commit, cache=not no_cache) for one in runs]
+    read = reader(cache=not no_cache)
+    new = [summary_at(one, read, commit=commit) for one in runs]
     verdict = None
     if where:
-        base, drifts = _base(where, new[-1], cache=not no_cache)
-        from tracekit.gate.check import check as judge
-
+        base, drifts = base_side(where, new[-1], read, _left_out)
         verdict = judge(
             base, new, budgets=(*told.budgets, *(budget or ())), unsure=choice, allow=(*told.allow, *(allow or ())),
             noise_frac=noise_frac, drifts=drifts,
@@ -86,34 +89,15 @@ def check(
     return verdict.exit_code
 
 
-def summary_at(path: str, *, commit: str = "", cache: bool = True) -> Summary:
-    """The summary of a run, read from its traces or from a file; WrongUse for a history, which is many runs."""
+def reader(*, cache: bool) -> Callable[[str], Analysis]:
+    """Reads one run's traces, with progress."""
     from tracekit.cli.analyze import analyzed
-    from tracekit.gate.history import is_history
-    from tracekit.gate.summary import is_summary, read_summary, summary_of
 
-    if is_summary(path):
-        return read_summary(path)
-    if is_history(path):
-        raise WrongUse(f"{path} is a history, which is many runs: give it as --baseline")
-    return summary_of(analyzed([path], cache=cache), commit=commit)
+    return lambda path: analyzed([path], cache=cache)
 
 
-def _base(where: Sequence[str], new: Summary, *, cache: bool) -> tuple[list[Summary], bool]:
-    """The runs to compare with, and whether they are a history; of a history those that are comparable."""
-    from tracekit.gate.check import comparable_ones
-    from tracekit.gate.history import baseline, is_history, read_history
-    from tracekit.gate.summary import STEP
-
-    if len(where) == 1 and is_history(where[0]):
-        history = read_history(where[0])
-        for why in history.unread:
-            print(f"tracekit: left out of the history: {why}", file=sys.stderr)
-        return baseline(comparable_ones(history.summaries, new), STEP), True
-    for one in where:
-        if Path(one).is_dir() and not any(Path(one).iterdir()):
-            raise WrongUse(f"--baseline {one} is empty: save a first run with tracekit check RUN --save {one}")
-    return [summary_at(one, cache=cache) for one in where], False
+def _left_out(why: str) -> None:
+    print(f"tracekit: left out of the history: {plain(why, 400)}", file=sys.stderr)
 
 
 def _unsure(text: str) -> Literal["", "fail", "pass"]:

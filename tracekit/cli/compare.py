@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tracekit.cli.analyze import STDOUT, check_writable
-from tracekit.cli.check import summary_at
+from tracekit.cli.check import reader
 
 
 def compare(
@@ -22,9 +22,11 @@ def compare(
     from tracekit.compare import difference
     from tracekit.gate import facts
     from tracekit.gate.reasons import reasons
+    from tracekit.gate.sides import summary_at
 
     check_writable(json)
-    old, now = (summary_at(one, cache=not no_cache) for one in (base, new))
+    read = reader(cache=not no_cache)
+    old, now = (summary_at(one, read) for one in (base, new))
     changed = difference(old.account, now.account)
     if json != STDOUT:
         from rich.console import Console

@@ -83,7 +83,7 @@ def check(
     sides = [one.metrics for one in base], [one.metrics for one in new]
     step = _mean(sides[0], STEP)
     limits = {name: budget.limit(_mean(sides[0], name), known[name]) for name, budget in limits_of.items()}
-    judged = all_judged(*sides, limits, step, gated=True, noise_frac=noise_frac)
+    judged = _without_yielding(all_judged(*sides, limits, step, gated=True, noise_frac=noise_frac), limits_of)
     others = {
         name: max(WATCHED_FRAC * abs(_mean(sides[0], name)), 0.001 * step if known[name].unit == "ns" else 0.0)
         for name in _others(known, limits)
@@ -95,8 +95,19 @@ def check(
     outcome = _gravest([one.outcome for one in judged], bool(fresh), _too_much(drifting, limits_of.get(STEP)))
     return Verdict(
         outcome, _exit_code(outcome, judged, unsure), tuple(base), tuple(new), tuple(judged), tuple(watched), fresh,
-        gone, (), tuple(allowed), reasons(changed, watched), changed, drifting, tuple(_notes(base, new, judged)),
+        gone, (), tuple(allowed), reasons(changed, [*judged, *watched], (base[-1].facts, new[-1].facts)), changed,
+        drifting, tuple(_notes(base, new, judged)),
     )  # fmt: skip
+
+
+def _without_yielding(judged: list[Judged], budgets: Mapping[str, Budget]) -> list[Judged]:
+    """The gated metrics; where the step is better, without shares that nobody asked to be gated.
+
+    Less compute to hide communication under, or to fill a pipeline with, is no regression.
+    """
+    if not any(one.metric == STEP and one.outcome == "better" for one in judged):
+        return judged
+    return [one for one in judged if not budgets[one.metric].yields]
 
 
 def _known(base: Sequence[Summary], new: Sequence[Summary]) -> dict[str, Series]:
@@ -158,7 +169,7 @@ def _findings(
 def _least_cost(step: float, judged: Sequence[Judged]) -> float:
     """What a new finding must cost: a change of the step that would have been told, and `FINDING_FRAC` of the step."""
     told = [one.detectable for one in judged if one.metric == STEP and one.detectable is not None]
-    return max(FINDING_FRAC * step, *told)
+    return max([FINDING_FRAC * step, *told])
 
 
 def _too_much(drifting: Drift | None, budget: Budget | None) -> bool:

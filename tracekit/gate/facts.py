@@ -21,6 +21,8 @@ SURE = 0.8
 LIKE_FRAC = 0.3
 """Of one job's work less than this is done by kernels that the other has, too: they are different jobs."""
 JOB = "job"
+TOLD = ("schedule", "micro-batches", "bucket bytes")
+"""Facts that are told where they explain something, and that no comparison fails for: a commit may change them."""
 PLAIN = {
     "workload": "workload", "emulated_flop_per_s": "emulated speed", "activation_checkpointing": "checkpointing",
     "samples_per_step": "batch", "device": "device",
@@ -99,6 +101,9 @@ def _of_run_file(run: Run) -> dict[str, str]:
         elif values is not None:
             facts[name] = str(values)
     layout = told.get("layout")
+    if isinstance(layout, Mapping):
+        keys = {"schedule": "schedule", "microbatches": "micro-batches", "bucket_bytes": "bucket bytes"}
+        facts |= {fact: str(layout[key]) for key, fact in keys.items() if layout.get(key) is not None}
     axes = layout.get("axes") if isinstance(layout, Mapping) else None
     if isinstance(axes, list):
         facts["layout"] = " x ".join(f"{one.get('name')} {one.get('size')}" for one in axes if isinstance(one, Mapping))
@@ -119,10 +124,12 @@ def run_file(run: Run) -> dict[str, Any] | None:
 
 
 def differing(base: Mapping[str, str], new: Mapping[str, str]) -> list[Differs]:
-    """The facts that both runs tell and that differ, and those of recording that only one tells."""
+    """The facts that both runs tell and that differ."""
     return [
-        Differs(name, base[name], new[name]) for name in base if name in new and base[name] != new[name]
-    ]  # fmt: skip
+        Differs(name, base[name], new[name])
+        for name in base
+        if name in new and base[name] != new[name] and name not in TOLD
+    ]
 
 
 def likeness(base: Account, new: Account) -> float:

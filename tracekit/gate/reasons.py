@@ -7,11 +7,12 @@ to hide, or transfers that take longer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracekit.compare import Changed, Difference, RankChange, RankPart
 from tracekit.compare.difference import RANK_PARTS
+from tracekit.gate.facts import TOLD
 from tracekit.gate.judge import Judged
 
 LEAST_FRAC = 0.1
@@ -37,12 +38,18 @@ class Reason:
     ranks: tuple[int, ...] = ()
 
 
-def reasons(changed: Difference, watched: Sequence[Judged]) -> tuple[Reason, ...]:
-    """What explains that the step takes longer, the largest first."""
+def reasons(
+    changed: Difference, judged: Sequence[Judged], facts: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+) -> tuple[Reason, ...]:
+    """What explains that the step takes longer, or that shares of it got worse, the largest first.
+
+    `facts` are those of the base and of the new run.
+    """
+    shares = [*_bubble(changed, judged, *facts), *_overlap(changed, judged)]
     if changed.changed_ns <= 0:
-        return ()
-    found = [*_own(changed), *_communication(changed), *_bubble(changed, watched), *_copies(changed)]
-    kept = [one for one in found if one.ns >= LEAST_FRAC * changed.changed_ns]
+        return tuple(shares)
+    found = [*shares, *_own(changed), *_communication(changed, shares), *_copies(changed)]
+    kept = [one for one in found if one in shares or one.ns >= LEAST_FRAC * changed.changed_ns]
     return tuple(sorted(kept, key=lambda one: -one.ns)) or (_least_told(changed),)
 
 
@@ -100,23 +107,30 @@ def _idle(changed: Difference, ns: float, ranks: tuple[int, ...], _: list[RankCh
     return Reason("host", ns, f"more idling, nothing launched to run{_who(ranks)}{cause}{before}", ranks)
 
 
-def _communication(changed: Difference) -> Iterator[Reason]:
-    """Exposed communication that no rank's own time explains: hidden before, or longer transfers."""
+def _communication(changed: Difference, shares: Sequence[Reason]) -> Iterator[Reason]:
+    """Exposed communication: waits, less those that the bubble explains, and longer transfers.
+
+    What was hidden before is told by `_overlap`, where overlap is measured and got worse.
+    """
     exposed = changed.by_kind()["comm"]
-    waits = [(rank.new.step_ns - (rank.new.own_ns or 0)) - (rank.base.step_ns - (rank.base.own_ns or 0))
-             for rank in changed.ranks if rank.new.own_ns is not None and rank.base.own_ns is not None]  # fmt: skip
-    waited = max(0.0, sum(waits) / len(waits)) if waits else 0.0
-    rest = exposed - waited
     parts = [part for part in changed.parts if part.kind == "comm" and part.changed_ns > 0]
-    took = sum(part.new.total_ns - part.base.total_ns for part in changed.parts if part.kind == "comm")
+    waited = max(0.0, _waited(changed))
+    rest = exposed - waited - sum(one.ns for one in shares if one.cause == "overlap")
     if rest > 0 and parts:
-        if took < 0.5 * exposed:
-            sentence = f"communication that compute hid before is exposed{_led_by(parts)}"
-            yield Reason("overlap", max(rest, exposed - took), sentence)
-        else:
-            yield Reason("communication", rest, f"communication takes longer{_led_by(parts)}")
-    if waited > 0:
-        yield Reason("wait", waited, f"ranks wait longer for each other{_led_by(parts)}")
+        yield Reason("communication", rest, f"communication that nothing hides takes longer{_led_by(parts)}")
+    bubble = sum(one.ns for one in shares if one.cause == "bubble")
+    if waited > bubble:
+        yield Reason("wait", waited - bubble, f"ranks wait longer for each other{_led_by(parts)}")
+
+
+def _waited(changed: Difference) -> float:
+    """How much longer ranks wait, on average; 0 where it is not measured."""
+    waits = [
+        (rank.changed("step_ns") or 0.0) - (rank.changed("own_ns") or 0.0)
+        for rank in changed.ranks
+        if rank.changed("own_ns") is not None
+    ]
+    return sum(waits) / len(waits) if waits else 0.0
 
 
 def _copies(changed: Difference) -> Iterator[Reason]:
@@ -125,11 +139,30 @@ def _copies(changed: Difference) -> Iterator[Reason]:
         yield Reason("copies", changed.by_kind()["memory"], f"copies that nothing hides take longer{_led_by(parts)}")
 
 
-def _bubble(changed: Difference, watched: Sequence[Judged]) -> Iterator[Reason]:
-    for one in watched:
-        if one.metric == "pipeline.bubble_frac" and one.base is not None and one.new is not None and one.new > one.base:
-            ns = (one.new - one.base) * changed.new.step_ns
-            yield Reason("bubble", ns, f"the pipeline's bubble is {one.base:.0%} → {one.new:.0%} of the makespan")
+def _bubble(
+    changed: Difference, judged: Sequence[Judged], base: Mapping[str, str], new: Mapping[str, str]
+) -> Iterator[Reason]:
+    one = _worse("pipeline.bubble_frac", judged)
+    if one is not None and one.base is not None and one.new is not None:
+        ns = one.new * changed.new.step_ns - one.base * changed.base.step_ns
+        told = [f"{name} {base[name]} → {new[name]}" for name in TOLD if name in base and base[name] != new.get(name)]
+        after = f" ({', '.join(told)})" if told else ""
+        sentence = f"the pipeline's bubble is {one.base:.0%} → {one.new:.0%} of the makespan{after}"
+        yield Reason("bubble", ns, sentence)
+
+
+def _overlap(changed: Difference, judged: Sequence[Judged]) -> Iterator[Reason]:
+    one = _worse("overlap.overlap_frac", judged)
+    if one is not None and one.base is not None and one.new is not None:
+        parts = [part for part in changed.parts if part.kind == "comm" and part.changed_ns > 0]
+        comm = sum(part.new.total_ns for part in changed.parts if part.kind == "comm")
+        ns = max(0.0, min(changed.by_kind()["comm"], (one.base - one.new) * comm))
+        sentence = f"communication that compute hid is exposed: {one.base:.0%} → {one.new:.0%} hidden{_led_by(parts)}"
+        yield Reason("overlap", ns, sentence)
+
+
+def _worse(metric: str, judged: Sequence[Judged]) -> Judged | None:
+    return next((one for one in judged if one.metric == metric and one.outcome == "worse"), None)
 
 
 def _led_by(parts: Sequence[Changed]) -> str:

@@ -12,12 +12,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tracekit import __version__
 from tracekit.analysis import Analysis
 from tracekit.compare.account import Account, account_of
 from tracekit.errors import NotMeasured, Unreadable, WrongUse
@@ -25,6 +25,7 @@ from tracekit.gate.facts import facts_of
 from tracekit.gate.metrics import Series, metrics_of
 
 SCHEMA = 1
+DISTRIBUTION = "tracekit-torch"
 SUFFIX = ".summary.json"
 LARGEST_BYTES = 256 << 20
 COMMIT_VARIABLES = ("TRACEKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA", "BUILDKITE_COMMIT", "GIT_COMMIT")
@@ -76,8 +77,9 @@ def summary_of(analysis: Analysis, *, commit: str = "", label: str = "", now: da
     if STEP not in metrics:
         raise Unreadable(f"{run.path} has no complete step: there is nothing to compare")
     counts = run.notes[run.notes["severity"] != "info"]["code"].value_counts()
+    saved_at = (now or datetime.now(UTC)).isoformat(timespec="microseconds")
     return Summary(
-        SCHEMA, __version__, (now or datetime.now(UTC)).isoformat(timespec="microseconds"), commit or current_commit(),
+        SCHEMA, own_version(), saved_at, commit or current_commit(),
         label or run.path, len(metrics[STEP].values), facts_of(analysis), metrics, account_of(analysis),
         _findings(analysis), {str(code): int(count) for code, count in counts.items()},
     )  # fmt: skip
@@ -91,6 +93,14 @@ def _findings(analysis: Analysis) -> tuple[Found, ...] | None:
         Found(str(one.code), str(one.severity), str(one.title), tuple(map(int, one.ranks)), float(one.cost_ns or 0))
         for one in told
     )
+
+
+def own_version() -> str:
+    """The installed version of tracekit; "" where it is not installed."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def current_commit() -> str:
@@ -120,7 +130,7 @@ def from_json(text: bytes, where: str) -> Summary:
     try:
         summary = msgspec.convert(_migrated(told, where), Summary)
     except msgspec.ValidationError as why:
-        raise Unreadable(f"{where} is no summary of tracekit {__version__}: {why}") from why
+        raise Unreadable(f"{where} is no summary of tracekit {own_version()}: {why}") from why
     if STEP not in summary.metrics or not summary.step_values:
         raise Unreadable(f"{where} has no step: there is nothing to compare")
     return summary

@@ -7,7 +7,7 @@ from tracekit.gate.judge import Judged
 from tracekit.gate.metrics import HEADLINES, KEYED_HEADLINES
 from tracekit.report.wording import duration, plain, size
 
-_NAMES = {metric: name for name, metric in (HEADLINES | KEYED_HEADLINES).items()}
+_NAMES = {metric: name for names in (HEADLINES, KEYED_HEADLINES) for name, metric in names.items()}
 HEADLINE = {
     "worse": "worse than the base", "better": "better than the base", "same": "no worse than the base",
     "unsure": "cannot be told for sure", "not comparable": "the runs cannot be compared",

@@ -16,6 +16,7 @@ from tracekit.report.wording import plain, sentence
 
 STYLES = {"worse": "bold red", "unsure": "yellow", "better": "green", "same": "dim", "not comparable": "bold red"}
 WATCHED = 12
+WIDE = 100
 
 
 def verdict_text(verdict: Verdict, *, width: int = 100, colour: bool = False) -> str:
@@ -25,18 +26,18 @@ def verdict_text(verdict: Verdict, *, width: int = 100, colour: bool = False) ->
         file=sink, width=width, force_terminal=colour, color_system="standard" if colour else None,
         legacy_windows=False, highlight=False, markup=False, emoji=False,
     )  # fmt: skip
-    console.print(Group(*_screen(verdict)))
+    console.print(Group(*_screen(verdict, width)))
     return "".join(f"{line.rstrip()}\n" for line in sink.getvalue().splitlines())
 
 
-def _screen(verdict: Verdict) -> Iterator[RenderableType]:
+def _screen(verdict: Verdict, width: int) -> Iterator[RenderableType]:
     yield Text(sentence(wording.first_line(verdict), 600), style=STYLES[verdict.outcome])
     yield Text(sentence(wording.sides(verdict)), style="dim")
     if verdict.differs:
         yield from _differs(verdict)
         return
     if verdict.gated:
-        yield from ("", _table(verdict.gated, gated=True))
+        yield from ("", _table(verdict.gated, width, gated=True))
     yield from _remarks(verdict)
     if verdict.reasons:
         yield from ("", Text("Why", style="bold"))
@@ -45,21 +46,28 @@ def _screen(verdict: Verdict) -> Iterator[RenderableType]:
     changed = [one for one in verdict.watched if one.outcome in ("worse", "better")]
     if changed:
         changed.sort(key=lambda one: (one.outcome, -abs(one.changed_frac or 0)))
-        yield from ("", Text("Also changed, not gated", style="bold"), _table(changed[:WATCHED], gated=False))
+        yield from ("", Text("Also changed, not gated", style="bold"), _table(changed[:WATCHED], width, gated=False))
     for note in verdict.notes:
         yield from ("", Text(f"note: {sentence(note)}", style="dim"))
 
 
-def _table(rows: Sequence[Judged], *, gated: bool) -> Table:
+def _table(rows: Sequence[Judged], width: int, *, gated: bool) -> Table:
+    """Metrics with their change; narrow screens go without intervals."""
+    cells = {
+        "base": lambda one: wording.value(one.unit, one.base),
+        "new": lambda one: wording.value(one.unit, one.new),
+        "change": wording.change,
+        **({"95 % interval": wording.interval} if width >= WIDE else {}),
+        **({"limit": wording.limit} if gated else {}),
+    }
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric", no_wrap=True, overflow="ellipsis")
-    for heading in ("base", "new", "change", "95 % interval", *(["limit"] if gated else [])):
-        table.add_column(heading, justify="right")
+    for heading in cells:
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     for one in rows:
-        cells = [wording.value(one.unit, one.base), wording.value(one.unit, one.new), wording.change(one)]
-        cells += [wording.interval(one), *([wording.limit(one)] if gated else [])]
-        table.add_row(wording.metric_name(one.metric), *cells, Text(one.outcome, style=STYLES[one.outcome]))
+        told = [cell(one) for cell in cells.values()]
+        table.add_row(wording.metric_name(one.metric), *told, Text(one.outcome, style=STYLES[one.outcome]))
     return table
 
 
