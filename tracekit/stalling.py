@@ -29,13 +29,16 @@ class Stall:
     latency: bool = False
 
 
-def findings(asked: Judged, code: str, stall: Stall, advice: str) -> Iterator[Finding]:
-    """A finding per rank that stalls for this cause lastingly longer than its peers, and one for what all do alike."""
+def findings(asked: Judged, code: str, stall: Stall, advice: str, to_all: str = "") -> Iterator[Finding]:
+    """A finding per rank that stalls for this cause lastingly longer than its peers, and one for what all do alike.
+
+    `to_all` is the advice for the latter, where it is another one.
+    """
     rows = asked["stalls"]
     late = list(late_ranks(asked, rows, stall.column, recurs=stall.recurs))
     for one in late:
         yield _of_rank(asked, code, stall, one, advice)
-    yield from _of_all(asked, code, stall, {one.rank for one in late}, advice)
+    yield from _of_all(asked, code, stall, {one.rank for one in late}, to_all or advice)
 
 
 def _of_rank(asked: Judged, code: str, stall: Stall, late: Late, advice: str) -> Finding:
@@ -59,7 +62,11 @@ def _of_all(asked: Judged, code: str, stall: Stall, told: set[int], advice: str)
         yield Finding(
             code, "warning", f"devices are idle while their hosts {stall.do_all}", (), (),
             asked.costs.saved_ns("ideal:host", at_most_ns),
-            (f"half of the devices are idle for {ms(usual_ns)} a step or more {stall.where}",), advice,
+            (
+                f"half of the devices are idle for {ms(usual_ns)} a step or more {stall.where}",
+                *([f"with the latency of the launches that follow, {ms(at_most_ns)}"] if stall.latency else []),
+            ),
+            advice,
         )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def test_a_replay_that_is_not_like_the_run():
     told = lacks("step " + "".join(str(nth) * 602 for nth in range(3)) + "\n" + "\n".join(
         f"{rank}/7 {('C' + '.' * 600 + 'c') * 3}" for rank in (0, 1)
     ))  # fmt: skip
-    assert any("no replay comes out as the run was measured" in line for line in told)
+    assert any("a replay does not come out as the run was measured" in line for line in told)
 
 
 def test_silent():

@@ -3,9 +3,9 @@
 Per rank and step. `stalled_ns` is the time in which the device is idle because the host was late (`host_late_ns` of
 `idle`), or on a CPU trace the time in which the rank neither computes nor communicates nor waits for another rank. Of
 it `loading_ns` lies in spans of data loading, `collection_ns` in garbage collection, `profiling_ns` in the profiler's
-own work (category `overhead`), `synchronizing_ns` in gaps that begin when the host, in a call that waits for the device,
-could not launch anything ahead; the rest, `launching_ns`, is Python and the launches themselves. What several tell goes
-to the first in this order; the five sum to `stalled_ns`.
+own work (category `overhead`), `synchronizing_ns` in gaps that begin when the host, in a call that waits for the
+device, could not launch anything ahead; the rest, `launching_ns`, is Python and the launches themselves. What several
+tell goes to the first in this order; the five sum to `stalled_ns`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,9 @@ from tracekit.replay.costs import Judged
 
 CODE = "cannot-tell"
 MIN_STEPS = 3
+NO_REPLAY = "a replay does not come out as the run was measured"
+ADVICE = "record every rank over three steps or more, with ProfilerStep marks and NCCL's arguments"
+REPLAY_ADVICE = "tracekit whatif says what the replay cannot explain; more of the host in the trace may tell"
 
 
 def check(asked: Judged) -> Iterator[Finding]:
@@ -28,7 +31,7 @@ def check(asked: Judged) -> Iterator[Finding]:
     if lacks:
         yield Finding(
             CODE, "info", "some causes cannot be told from this run", (), (), None, lacks,
-            "record every rank over three steps or more, with ProfilerStep marks and NCCL's arguments",
+            REPLAY_ADVICE if all(NO_REPLAY in lack for lack in lacks) else ADVICE,
         )  # fmt: skip
 
 
@@ -41,7 +44,7 @@ def _lacks(asked: Judged) -> Iterator[str]:
         told = f"{steps} complete step{'' if steps == 1 else 's'} only"
         yield f"{told}: what lasts cannot be told from what happened once"
     if not asked.costs.trusted:
-        yield "no replay comes out as the run was measured: costs are upper bounds, what was seen to be amiss"
+        yield f"{NO_REPLAY}, so costs are at most what is told: what was seen to be amiss"
     if run.ranks["rank"].nunique() > 1:
         yield from _about_waits(asked)
 

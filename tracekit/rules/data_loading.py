@@ -23,5 +23,5 @@ STALL = Stall("loading_ns", "loads data", "load data", "in data loading")
 
 def check(asked: Judged) -> Iterator[Finding]:
     """A finding per rank that loads longer than its peers, or one for all."""
-    advice = "more loader workers and prefetching; on one rank only, look at its disk and its neighbours"
-    yield from findings(asked, CODE, STALL, advice)
+    advice = "look at that rank's disk, its data and its neighbours; more loader workers and prefetching"
+    yield from findings(asked, CODE, STALL, advice, "more loader workers, prefetching, data nearer to the nodes")

@@ -24,5 +24,7 @@ STALL = Stall("launching_ns", "is late to launch work", "are late to launch work
 
 def check(asked: Judged) -> Iterator[Finding]:
     """A finding per rank that is later than its peers, or one for all that are launch-bound."""
-    advice = "on one rank look at its CPU; on all, launch less: CUDA graphs, torch.compile, larger micro-batches"
-    yield from findings(asked, CODE, STALL, advice)
+    advice = "look at that host's CPU: cores, NUMA binding, clock, other processes; py-spy shows slow Python"
+    yield from findings(
+        asked, CODE, STALL, advice, "launch less: CUDA graphs, torch.compile, larger micro-batches, fused optimizers"
+    )
