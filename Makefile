@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo app test lint bench clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 demo: $(VENV)/ready-workloads  ## profile a real two-rank training on this machine's CPU and say where its time went
 	@$(BIN)/tracekit demo
+
+app: $(VENV)/ready-app  ## runs in a browser, those below this folder (or ROOT=DIR)
+	@$(BIN)/tracekit app --root '$(or $(ROOT),.)'
 
 test: $(VENV)/ready-dev  ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/workloads
@@ -42,7 +45,12 @@ $(VENV)/ready-workloads: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(INSTALL) --editable '.[workloads]'
 	@touch $@
 
+$(VENV)/ready-app: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing tracekit and streamlit (once)"
+	@$(INSTALL) --editable '.[app]'
+	@touch $@
+
 $(VENV)/ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing tracekit, torch and the development tools (once, some minutes)"
-	@$(INSTALL) --editable '.[workloads,hta,dev]'
+	@$(INSTALL) --editable '.[workloads,app,hta,dev]'
 	@touch $@

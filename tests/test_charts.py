@@ -50,7 +50,7 @@ def test_parts_without_a_colour_of_their_own_get_different_ones():
 def test_bars_have_hostile_names_escaped():
     figure = charts.bars([HOSTILE], [5_000], "ns", "time")
     assert "<img" not in all_text(figure)
-    assert figure.layout.xaxis.title.text == "time, µs"
+    assert figure.layout.xaxis.title.text == "µs"
     assert list(figure.data[0].x) == [5.0]
 
 
@@ -113,15 +113,16 @@ def test_spans_stand_in_their_rows_and_carry_the_call():
                  match=[-1, 7])  # fmt: skip
     figure = charts.spans(table, 0, ["rank 0 compute", "rank 0 comm"])
     comm = next(one for one in figure.data if one.name == "comm")
-    assert (list(comm.base), list(comm.x)) == ([2.0], [3.0])
+    assert (list(comm.base), list(comm.x)) == ([0.002], [0.003])  # ms
     assert list(comm.customdata[0]) == ["3,000 ns", "7"]
     assert "<img" not in all_text(figure)
 
 
 def test_busy_bins_have_the_colour_of_their_kind():
     table = rows(row=[0, 0], kind=["comm", "comm"], time_ns=[0, 1000], length_ns=[1000, 1000], busy_frac=[0.0, 0.5])
-    [heat] = charts.busy(table, 0, ["rank 0 comm"]).data
-    assert heat.z.tolist() == [[0.0, 0.5]]
+    [heat] = charts.busy(table, 0, ["rank 0 comm", "rank 1 comm"]).data
+    assert heat.z.tolist()[0] == [0.0, 0.5]
+    assert len(heat.z) == 2  # a row of its own for each, else they would be as high as they are apart
     assert heat.colorscale[-1][1] == charts.VERMILION
 
 

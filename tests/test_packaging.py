@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 def test_every_package_is_listed_and_every_listed_one_is_there():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     there = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "tracekit").rglob("__init__.py")}
-    assert sorted(listed) == sorted([*there, "tracekit_workloads"])
+    assert sorted(listed) == sorted([*there, "tracekit_app", "tracekit_app.views", "tracekit_workloads"])
 
 
 def test_every_installed_library_has_an_exact_version():

@@ -96,11 +96,11 @@ def bars(names: Iterable[object], values: Sequence[float], unit: str, words: str
     if not shown:
         raise NotMeasured(f"there is nothing to show {words} of")
     factor, unit_name = scale(max(map(abs, values)), unit)
-    figure = blank(f"{words}, {unit_name}" if unit_name else words, "", height=110 + ROW_PX * len(shown))
+    figure = blank(unit_name or words, "", height=110 + ROW_PX * len(shown))
     figure.add_bar(
         x=[value / factor for value in values], y=list(range(len(shown))), orientation="h",
         marker_color=[colour(kind) for kind in kinds] or BLUE, text=shown, textposition="none",
-        customdata=exact(values, unit), hovertemplate="%{text}<br>%{customdata}<extra></extra>",
+        customdata=exact(values, unit), hovertemplate=f"%{{text}}<br>{words}: %{{customdata}}<extra></extra>",
     )  # fmt: skip
     figure.update_yaxes(
         tickvals=list(range(len(shown))), ticktext=shown, autorange="reversed", automargin=True, showgrid=False
@@ -223,8 +223,8 @@ def lines(rows: pd.DataFrame, across: str, value: str, by: str, unit: str, words
 def spans(rows: pd.DataFrame, start_ns: int, names: Sequence[str], marks: pd.DataFrame | None = None) -> Figure:
     """Single spans in rows; `rows` have `row, kind, name, start_ns, end_ns, match`, `marks` `row, time_ns, name`."""
     _some(rows, "nothing runs in this window")
-    factor, unit = scale(float(rows["end_ns"].max() - start_ns), "ns")
-    figure = blank(f"{unit} from the run's start", "", height=_height(len(names)))
+    factor = 1e6
+    figure = blank("ms from the run's start", "", height=_height(len(names)))
     for kind, mine in rows.groupby("kind", observed=True):
         length = (mine["end_ns"] - mine["start_ns"]).astype(float)
         figure.add_bar(
@@ -241,10 +241,11 @@ def spans(rows: pd.DataFrame, start_ns: int, names: Sequence[str], marks: pd.Dat
 def busy(rows: pd.DataFrame, start_ns: int, names: Sequence[str], marks: pd.DataFrame | None = None) -> Figure:
     """How busy each row is, bin by bin; `rows` have `row, kind, time_ns, length_ns` (of the bin) and `busy_frac`."""
     _some(rows, "nothing runs in this window")
-    factor, unit = scale(float(rows["time_ns"].max() - start_ns), "ns")
-    figure = blank(f"{unit} from the run's start", "", height=_height(len(names)))
+    factor = 1e6
+    figure = blank("ms from the run's start", "", height=_height(len(names)))
     for kind, mine in rows.groupby("kind", observed=True):
         table = mine.pivot_table(index="row", columns="time_ns", values="busy_frac", observed=True)
+        table = table.reindex(range(len(names)))  # else rows would be as high as they are apart
         figure.add_heatmap(
             z=table.to_numpy(dtype="float32"), y=table.index.to_numpy(), name=str(kind), showscale=False, zmin=0,
             zmax=1, x=(table.columns.to_numpy() - start_ns + mine["length_ns"].iloc[0] / 2) / factor,

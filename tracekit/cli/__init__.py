@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from tracekit.cli import analyze, check, compare, demo, explain, export, history, plan, report, simulate, whatif
+from tracekit.cli.app import app as app_command
 from tracekit.errors import TracekitError
 from tracekit.report.wording import plain
 
@@ -28,6 +29,7 @@ COMMANDS = (
     *(analyze.analyze, report.report, whatif.whatif, plan.plan, simulate.simulate),
     *(compare.compare, check.check, history.history),
     *(export.export, explain.explain, demo.demo),
+    app_command,
 )
 for command in COMMANDS:
     app.command(short_help=command.__doc__)(command)

@@ -187,7 +187,7 @@ def _whatif(analysis: Analysis) -> Figure:
     worth = changes[changes["saved_frac"] >= WORTH_FRAC].head(CHANGES)
     if worth.empty:
         raise NotMeasured("nothing that could be mended would save more than a thousandth of the step")
-    return charts.bars(worth["words"], worth["saved_ns"].tolist(), "ns", "saved per step, if")
+    return charts.bars(worth["words"], worth["saved_ns"].tolist(), "ns", "saved per step")
 
 
 def _path(analysis: Analysis) -> Figure:

@@ -20,7 +20,7 @@ from tracekit import __version__, charts
 from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
 from tracekit.report.figures import figure
-from tracekit.report.overview import Table, Told, overview
+from tracekit.report.overview import Overview, Table, Told, overview
 from tracekit.report.wording import sentence
 
 SECTIONS = {
@@ -88,6 +88,11 @@ def html_text(analysis: Analysis) -> str:
 def style() -> str:
     """The style sheet of the parts."""
     return resources.files("tracekit.report").joinpath("templates/style.css").read_text(encoding="utf-8")
+
+
+def verdict_part(told: Overview) -> str:
+    """How long a step is and where it goes, and what was read, as HTML, escaped."""
+    return _part("verdict", told)
 
 
 def findings_part(summary: str, found: tuple[Told, ...]) -> str:

@@ -21,6 +21,7 @@ from tracekit.waiting import with_waits
 
 MOST_SPANS, MOST_CELLS, MOST_BINS = 4_000, 60_000, 1_000
 MOST_MARKS = 400
+MS = 1e6
 MOST_EVENTS = 20_000_000
 """So many events are kept in memory, those of the ranks looked at last."""
 
@@ -73,7 +74,7 @@ class Timeline:
         return sorted(set(self.run.ranks["rank"].tolist()))
 
     def figure(self, from_ns: int, to_ns: int, ranks: Sequence[int]) -> Figure:
-        """The window as a figure; NotMeasured where nothing runs in it."""
+        """The window as a figure, times from the run's start; NotMeasured where nothing runs in it."""
         rows = [Row(rank, kind) for rank in ranks for kind in WORK_KINDS if kind in self._of(rank).busy]
         names, marks = [row.name for row in rows], self._marks(rows, from_ns, to_ns)
         inside = {rank: self._inside(rank, from_ns, to_ns) for rank in ranks}
@@ -81,8 +82,7 @@ class Timeline:
             shown = charts.spans(self._spans(rows, inside, from_ns, to_ns), self.start_ns, names, marks)
         else:
             shown = charts.busy(self._bins(rows, from_ns, to_ns), self.start_ns, names, marks)
-        _, unit = charts.scale(float(to_ns - self.start_ns), "ns")
-        return shown.update_layout(meta={"unit": unit})
+        return shown.update_xaxes(range=[(from_ns - self.start_ns) / MS, (to_ns - self.start_ns) / MS])
 
     def peers(self, match: int) -> pd.DataFrame:
         """All members of a matched call, with their waits."""

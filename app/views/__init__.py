@@ -1,0 +1,1 @@
+"""One file per page: `TITLE`, `ORDER`, `show(analysis)`, and `ALONE = True` where a page needs no run."""
