@@ -12,6 +12,7 @@ from types import ModuleType
 
 import streamlit as st
 
+from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured, TracekitError
 from tracekit.measures.layout import shape
 from tracekit.report.account import facts
@@ -69,6 +70,11 @@ def _show(view: ModuleType, path: Path | None) -> None:
     if analysis is None and not alone:
         parts.absent("Choose a run on the left, or upload the traces of one.", "No run")
         return
+    guarded(view, analysis)
+
+
+def guarded(view: ModuleType, analysis: Analysis | None) -> None:
+    """The page, or the sentence that says why there is none."""
     try:
         view.show(analysis)
     except NotMeasured as why:

@@ -1,0 +1,94 @@
+"""Every page on a simulated run, a single-rank run and one without any work."""
+
+import pkgutil
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the extra 'app' is not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from app import shell, views
+from tests.app import made
+
+VIEWS = [one.name for one in pkgutil.iter_modules(views.__path__)]
+ORDER = [
+    "Overview", "Timeline", "Overlap", "Communication", "Pipeline", "Stragglers", "What if", "Memory", "Host",
+    "Kernels", "Compare", "History", "Plan", "Learn",
+]  # fmt: skip
+
+
+def page(view, path):
+    import importlib
+
+    from app import shell
+    from tests.app import made
+
+    shell.guarded(importlib.import_module(f"app.views.{view}"), made.analysis_at(path))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    made_folders = {}
+    for kind in ("simulated", "single", "empty"):
+        (root / kind).mkdir()
+        made_folders[kind] = str(made.folder_of(kind, root / kind))
+    return made_folders
+
+
+def shown(view, path):
+    return AppTest.from_function(page, default_timeout=120, args=(view, path)).run()
+
+
+@pytest.mark.parametrize("kind", ["simulated", "single", "empty"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_page_shows_what_is_known_and_says_what_is_not(view, kind, folders, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRACEKIT_APP_ROOT", str(tmp_path))
+    test = shown(view, folders[kind])
+    assert not test.exception
+    assert len(test.main)
+    if kind == "empty" and view in ("overlap", "communication", "pipeline", "kernels", "memory"):
+        assert "Not measured" in " ".join(str(one.proto.body) for one in test.get("html"))
+
+
+def test_pages_stand_in_their_order_and_have_what_the_frame_needs():
+    found = shell.all_views()
+    assert [view.TITLE for view in found] == ORDER
+    assert all(callable(view.show) and (view.__doc__ or "").strip() for view in found)
+
+
+def test_the_overview_has_the_verdict_of_the_command_line(folders):
+    from tracekit.report.overview import overview
+
+    test = shown("overview", folders["simulated"])
+    html = " ".join(str(one.proto.body) for one in test.get("html"))
+    told = overview(made.analysis_at(folders["simulated"]))
+    assert told.verdict[0] in html
+    assert all(one.title in html for one in told.findings)
+
+
+def test_choosing_what_to_mend_changes_the_step(folders):
+    test = shown("what_if", folders["simulated"])
+    before = len(test.metric)
+    test.multiselect(key="mend").set_value(["host"]).run()
+    assert not test.exception
+    assert len(test.metric) == before + 1
+    assert test.metric[-1].label == "Step with these mended"
+
+
+def test_a_step_becomes_the_timelines_window(folders):
+    test = shown("timeline", folders["simulated"])
+    whole = test.number_input(key="to").value
+    test.selectbox(key="timeline_step").set_value(0).run()
+    next(one for one in test.button if one.label == "Show step").click().run()
+    assert not test.exception
+    assert test.number_input(key="to").value < whole
+
+
+def test_learning_simulates_anew_when_something_moves(folders):
+    test = shown("learn", folders["single"])
+    first = test.metric[0].value
+    test.select_slider(key="m").set_value(2).run()
+    assert not test.exception
+    assert test.metric[0].value != first
