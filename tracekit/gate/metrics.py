@@ -70,7 +70,7 @@ class Series:
 def metrics_of(analysis: Analysis) -> dict[str, Series]:
     """All metrics that the run's measures give, by name; values that are no number are left out."""
     found: dict[str, Series] = {}
-    ranks = analysis.run.ranks["rank"].nunique()
+    ranks, complete = analysis.run.ranks["rank"].nunique(), _complete(analysis.run)
     for measure in measure_names():
         columns = {
             name: column for name, column in measure_columns(measure).items() if _direction(measure, name, column)
@@ -78,7 +78,8 @@ def metrics_of(analysis: Analysis) -> dict[str, Series]:
         if columns:
             rows = _rows(analysis, measure)
             if rows is not None and len(rows):
-                found.update(_of_measure(measure, columns, rows, ranks))
+                every = len(complete) if "step" in measure_columns(measure) else 0
+                found.update(_of_measure(measure, columns, rows, ranks, every))
     return found | _counts(analysis.run)
 
 
@@ -136,11 +137,12 @@ def _of_whole_run(rows: pd.DataFrame, run: Run, sums: tuple[str, ...]) -> pd.Dat
 
 
 def _of_measure(
-    measure: str, columns: dict[str, Column], rows: pd.DataFrame, ranks: int
+    measure: str, columns: dict[str, Column], rows: pd.DataFrame, ranks: int, every: int
 ) -> Iterator[tuple[str, Series]]:
+    """The measure's metrics; `every` is the number of complete steps where it tells steps, else 0."""
     keys = [key for key in KEYS if key in rows and key not in AVERAGED.get(measure, ())]
     per_rank = ranks if "rank" in rows else 1
-    steps = sorted(set(rows["at"].tolist()))
+    steps = list(range(every)) or sorted(set(rows["at"].tolist()))
     groups = rows.groupby(keys, dropna=False, sort=True) if keys else [((), rows)]
     for key, held in groups:
         for name, column in columns.items():
@@ -185,7 +187,7 @@ def _counts(run: Run) -> dict[str, Series]:
     rows = run.map(_counted)
     if not len(rows) or not len(steps):
         return {}
-    sums = rows.groupby("step")[["kernels", "copies"]].sum() / len(run.sources)
+    sums = rows.groupby("step")[["kernels", "copies"]].sum() / run.ranks["rank"].nunique()
     held = sums.reindex(sorted(set(steps["step"].tolist()))).dropna()
     return {
         f"counts.{name}": Series("count", "down", tuple(float(value) for value in held[name]))

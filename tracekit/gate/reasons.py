@@ -85,8 +85,8 @@ def _mean_rank(changed: Difference) -> RankChange:
 
 
 def _compute(changed: Difference, ns: float, ranks: tuple[int, ...], grown: list[RankChange]) -> Reason:
-    calls_before = sum(rank.base.kernel_calls for rank in grown)
-    calls_now = sum(rank.new.kernel_calls for rank in grown)
+    calls_before = sum(rank.base.kernel_calls for rank in grown) / len(grown)
+    calls_now = sum(rank.new.kernel_calls for rank in grown) / len(grown)
     before, now = (sum(getattr(rank, side).compute_ns for rank in grown) for side in ("base", "new"))
     parts = [part for part in changed.parts if part.kind == "compute" and part.changed_ns > 0]
     each = sum(part.by_each_ns for part in parts)

@@ -37,7 +37,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     for title, findings in (("New findings", verdict.new_findings or ()), ("Gone findings", verdict.gone_findings)):
         if findings:
             yield from ("", f"**{title}**", "")
-            yield from (f"- `{_code(one.code)}`: {_safe(one.title, 300)}" for one in findings)
+            yield from (f"- **{_safe(one.code, 60)}**: {_safe(one.title, 300)}" for one in findings)
     yield from _details(verdict)
     yield from ("", f"<sub>{_safe(wording.sides(verdict), 300)}</sub>")
     yield from (f"<sub>{_safe(note, 300)}</sub>" for note in verdict.notes)
@@ -75,7 +75,3 @@ def _details(verdict: Verdict) -> Iterator[str]:
     yield f"| {rest / 1e6:+,.3f} | | | all others |"
     yield f"| {verdict.changed.changed_ns / 1e6:+,.3f} | | | together: the step's difference |"
     yield from ("", "</details>")
-
-
-def _code(text: str) -> str:
-    return plain(text, 60).replace("`", "'")
