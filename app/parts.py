@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pandas as pd
 import streamlit as st
@@ -17,6 +18,7 @@ from tracekit.report.html import TITLES, style
 from tracekit.report.wording import plain
 
 MOST_ROWS = 5_000
+_figures: WeakKeyDictionary[Analysis, dict[str, Figure]] = WeakKeyDictionary()
 CONFIG = {"displaylogo": False, "responsive": True}
 CELL = 200
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -44,7 +46,15 @@ def absent(why: str, what: str = "Not measured") -> None:
 def chart(analysis: Analysis, name: str) -> None:
     """A figure by its name, under its title and question; else why there is none."""
     title, question = TITLES[name]
-    draw(title, question, lambda: figure(analysis, name), name)
+    draw(title, question, lambda: _drawn(analysis, name), name)
+
+
+def _drawn(analysis: Analysis, name: str) -> Figure:
+    """The figure, made once for a run."""
+    held = _figures.setdefault(analysis, {})
+    if name not in held:
+        held[name] = figure(analysis, name)
+    return held[name]
 
 
 def draw(title: str, question: str, make: Callable[[], Figure], key: str, **options: Any) -> Any:
@@ -65,13 +75,22 @@ def measure(analysis: Analysis, name: str) -> None:
         rows = analysis[name]
     except NotMeasured:
         return
-    with st.expander(f"Table: {name.replace('_', ' ')} ({len(rows):,} rows)"):
-        table(rows, name)
+    folded(f"{name.replace('_', ' ')} ({len(rows):,} rows)", name, rows)
+
+
+def folded(words: str, name: str, rows: pd.DataFrame) -> None:
+    """A table folded away; it is sent to the browser once it is opened."""
+    held = st.expander(f"Table: {words}", key=f"open-{name}", bind="query-params")
+    if held.open:
+        with held:
+            table(rows, name)
 
 
 def table(rows: pd.DataFrame, name: str) -> None:
     """Rows as they are, and as a CSV file."""
-    shown = rows.head(MOST_ROWS).map(_cell)
+    shown = rows.head(MOST_ROWS)
+    texts = [name for name in shown if shown[name].dtype.kind not in "iufb"]
+    shown = shown.assign(**{name: shown[name].map(_cell) for name in texts})
     st.dataframe(shown, hide_index=True, key=f"table-{name}")
     if len(rows) > MOST_ROWS:
         st.caption(f"The first {MOST_ROWS:,} of {len(rows):,} rows; the file has all.")

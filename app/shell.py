@@ -22,19 +22,21 @@ from . import opening, parts, runs, views
 
 MOST_UPLOAD_BYTES = 4 << 30
 UPLOADED = "uploaded files"
-NARROW = """<style>@media (max-width: 1200px) {
+STYLE = """<style>
+[data-testid="stMainBlockContainer"] { padding-top: 2.5rem; }
+@media (max-width: 1200px) {
   [data-testid="stHorizontalBlock"] { flex-wrap: wrap; }
   [data-testid="stColumn"] { flex: 1 1 10rem; min-width: min(100%, 10rem); }
   [data-testid="stColumn"]:has([data-testid="stPlotlyChart"], .tk-absent) { min-width: min(100%, 26rem); }
 }</style>"""
-"""Columns stand below one another where they would be too narrow."""
+"""Less room above; columns stand below one another where they would be too narrow."""
 SUFFIXES = ["json", "gz", "zst", "zip", "tar", "tgz", "bz2", "xz"]
 
 
 def main() -> None:
     """The whole application."""
     st.set_page_config(page_title="tracekit", layout="wide", page_icon="⏱️")
-    st.html(NARROW)
+    st.html(STYLE)
     page = st.navigation([_page(view) for view in all_views()], expanded=True)
     with st.sidebar:
         st.session_state["path"] = _chosen()

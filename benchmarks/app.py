@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -73,13 +74,12 @@ def looked(chromium, address: str) -> None:
     for turn in ("first", "again"):
         for title in PAGES:
             link = again.page.get_by_test_id("stSidebarNav").get_by_role("link", name=title, exact=True)
-            again.timed(f"to {title} ({turn})", link.click, lambda title=title: again.shows(title))
+            again.timed(f"to {title} ({turn})", link.click, partial(again.shows, title))
     field = again.page.get_by_test_id("stNumberInput").nth(1).locator("input")
     for to_ms in ("40", "20", "400"):
         field.fill(to_ms)
-        again.timed(
-            f"the timeline's window to {to_ms} ms", lambda: field.press("Enter"), lambda: window_is(again, to_ms)
-        )
+        shown = partial(window_is, again, to_ms)
+        again.timed(f"the timeline's window to {to_ms} ms", partial(field.press, "Enter"), shown)
 
 
 def window_is(looked_at: Looked, to_ms: str) -> None:

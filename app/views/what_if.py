@@ -34,8 +34,7 @@ def show(analysis: Analysis) -> None:
     with right:
         parts.chart(analysis, "path")
     for name, rows in (("changes", told.changes), ("by_rank", told.by_rank), ("by_class", told.by_class)):
-        with st.expander(f"Table: {name.replace('_', ' ')} ({len(rows)} rows)"):
-            parts.table(rows, name)
+        parts.folded(f"{name.replace('_', ' ')} ({len(rows)} rows)", name, rows)
 
 
 def _toggles(analysis: Analysis) -> None:
