@@ -92,10 +92,11 @@ def check(
     watched = all_judged(*sides, others, step, gated=False, noise_frac=noise_frac)
     fresh, gone = _findings(base, new, chosen_budgets, _least_cost(step, [*judged, *watched]))
     drifting = drift([*base, *new], STEP) if drifts else None
+    why = reasons(changed, [*judged, *watched], (base[-1].facts, new[-1].facts))
     outcome = _gravest([one.outcome for one in judged], bool(fresh), _too_much(drifting, limits_of.get(STEP)))
     return Verdict(
         outcome, _exit_code(outcome, judged, unsure), tuple(base), tuple(new), tuple(judged), tuple(watched), fresh,
-        gone, (), tuple(allowed), reasons(changed, [*judged, *watched], (base[-1].facts, new[-1].facts)), changed,
+        gone, (), tuple(allowed), why if outcome in ("worse", "unsure") else (), changed,
         drifting, tuple(_notes(base, new, judged)),
     )  # fmt: skip
 

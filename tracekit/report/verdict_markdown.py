@@ -8,7 +8,6 @@ from tracekit.gate.check import Verdict
 from tracekit.gate.judge import Judged
 from tracekit.report import gate_wording as wording
 from tracekit.report.markdown import safe as _safe
-from tracekit.report.wording import plain
 
 MARKER = "<!-- tracekit check -->"
 """By this the action finds its comment again, to write it anew."""
