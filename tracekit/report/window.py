@@ -19,7 +19,7 @@ from tracekit.intervals import Spans, length_within, union
 from tracekit.model import WORK_KINDS, Run
 from tracekit.waiting import with_waits
 
-MOST_SPANS, MOST_CELLS, MOST_BINS = 4_000, 60_000, 1_000
+MOST_SPANS, MOST_CELLS, MOST_BINS = 2_000, 60_000, 1_000
 MOST_MARKS = 400
 MS = 1e6
 MOST_EVENTS = 20_000_000
