@@ -1,6 +1,7 @@
 """Every page on a simulated run, a single-rank run and one without any work."""
 
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +93,26 @@ def test_learning_simulates_anew_when_something_moves(folders):
     test.select_slider(key="m").set_value(2).run()
     assert not test.exception
     assert test.metric[0].value != first
+
+
+def test_two_runs_are_compared_in_parts(folders, monkeypatch):
+    root = Path(folders["simulated"]).parent
+    monkeypatch.setenv("TRACEKIT_APP_ROOT", str(root))
+    test = shown("compare", folders["simulated"])
+    test.selectbox(key="base").set_value("simulated").run()
+    assert not test.exception
+    assert [one.label for one in test.metric] == ["Step of the base", "Step of this run", "Changed by"]
+    assert test.metric[2].value == "+0.000 ms"  # with itself
+
+
+def test_saved_summaries_are_a_history(folders, monkeypatch, tmp_path):
+    from tracekit.gate.history import add
+    from tracekit.gate.summary import summary_of
+
+    for _ in range(2):
+        add(summary_of(made.analysis_at(folders["simulated"]), commit="abc"), tmp_path / "perf")
+    monkeypatch.setenv("TRACEKIT_APP_ROOT", str(tmp_path))
+    test = shown("history", folders["simulated"])
+    assert not test.exception
+    assert test.selectbox(key="history").value == "perf"
+    assert len(test.dataframe[0].value) == 2
