@@ -2,9 +2,9 @@
 
     python -m benchmarks.accuracy --diagnosis [--seeds 2] [--jobs 2] [--write]
 
-Every fault of the simulator × layouts × sizes × seeds: is the right rank named, the right cause, and is the cost that of
-the job simulated again without the fault? Whatever else is found is false, unless the healthy job of the same layout has
-it by its own nature (bubble, exposed communication, unequal stages), as the simulator's account shows.
+Every fault of the simulator × layouts × sizes × seeds: is the right rank named, the right cause, and is the cost that
+of the job simulated again without the fault? Whatever else is found is false, unless the healthy job of the same layout
+has it by its own nature (bubble, exposed communication, unequal stages), as the simulator's account shows.
 """
 
 from __future__ import annotations
@@ -181,20 +181,20 @@ def table(told: Sequence[Verdict]) -> str:
         "| fault | jobs | cost 5 % or more | rank right | cause right | cost off, median | 90 % | falsely found |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for kind in dict.fromkeys(one.kind for one in told):
-        lines.append(_line(kind, [one for one in told if one.kind == kind]))
+    kinds = dict.fromkeys(one.kind for one in told)
+    lines += [_line(kind, [one for one in told if one.kind == kind]) for kind in kinds]
     lines.append(_line("all that cost", [one for one in told if one.cause not in ("none", *COST_NOTHING)]))
     return "\n".join([*lines, "", *_confusion(told)])
 
 
 def section(told: Sequence[Verdict], seeds: int) -> str:
     """The section of docs/accuracy.md."""
+    sizes = ", ".join(f"{size:.0%}" for size in SIZES)
     return f"""## Diagnosis: one fault put in, who and what is named
 
 `python -m benchmarks.accuracy --diagnosis --seeds {seeds} --write`: {len(told)} simulated jobs of {STEPS} steps in
 {len(LAYOUTS)} layouts ({", ".join(LAYOUTS)}), kernels that vary by {NOISE["compute"]:.0%}, transfers by
-{NOISE["transfer"]:.0%}, the host by {NOISE["host"]:.0%}; each with one fault of {", ".join(f"{size:.0%}" for size in SIZES)}
-or none. Rank, cause and cost are judged for faults that cost {COUNTS_FRAC:.0%} of the step or more; those of clocks and
+{NOISE["transfer"]:.0%}, the host by {NOISE["host"]:.0%}; each with one fault, of {sizes}, or none. Rank, cause and cost are judged for faults that cost {COUNTS_FRAC:.0%} of the step or more; those of clocks and
 of recording cost nothing and are judged always. The cost is held to that of the same job simulated without the fault.
 Falsely found is any other cause that is said to cost something, but for what the layout itself costs by the simulator's
 account: bubble, exposed communication, unequal stages.

@@ -10,8 +10,8 @@ from types import ModuleType
 import pandas as pd
 
 from tracekit import measures
-from tracekit.errors import NotMeasured, WrongUse
 from tracekit.diagnosis import findings_of
+from tracekit.errors import NotMeasured, WrongUse
 from tracekit.model import Column, Finding, Run
 from tracekit.replay.costs import Costs
 from tracekit.replay.replay import Replay, replay_of
