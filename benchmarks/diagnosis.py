@@ -194,8 +194,9 @@ def section(told: Sequence[Verdict], seeds: int) -> str:
 
 `python -m benchmarks.accuracy --diagnosis --seeds {seeds} --write`: {len(told)} simulated jobs of {STEPS} steps in
 {len(LAYOUTS)} layouts ({", ".join(LAYOUTS)}), kernels that vary by {NOISE["compute"]:.0%}, transfers by
-{NOISE["transfer"]:.0%}, the host by {NOISE["host"]:.0%}; each with one fault, of {sizes}, or none. Rank, cause and cost are judged for faults that cost {COUNTS_FRAC:.0%} of the step or more; those of clocks and
-of recording cost nothing and are judged always. The cost is held to that of the same job simulated without the fault.
+{NOISE["transfer"]:.0%}, the host by {NOISE["host"]:.0%}; each with one fault, of {sizes}, or none.
+Rank, cause and cost are judged for faults that cost {COUNTS_FRAC:.0%} of the step or more; those of clocks and of
+recording cost nothing and are judged always. The cost is held to that of the same job simulated without the fault.
 Falsely found is any other cause that is said to cost something, but for what the layout itself costs by the simulator's
 account: bubble, exposed communication, unequal stages.
 
