@@ -1,4 +1,4 @@
-"""Streamlit's AppTest puts a script of its own in the place of `__main__`, which processes that are spawned run again."""
+"""Streamlit's AppTest puts a script of its own in the place of `__main__`, which spawned processes would run again."""
 
 import sys
 
