@@ -19,8 +19,9 @@ app: $(VENV)/ready-app  ## runs in a browser, those below this folder (or ROOT=D
 
 test: $(VENV)/ready-dev  ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/workloads
-# Alone: real processes, whose times are compared. On a shared machine that may fail once, so what failed is run again.
-	@$(BIN)/python -m pytest tests/workloads || $(BIN)/python -m pytest tests/workloads --last-failed
+# Real processes, whose times are compared. Emulated devices sleep, so two files' tests share the cores; what fails there
+# is run again, alone.
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/workloads || $(BIN)/python -m pytest tests/workloads --last-failed
 
 lint: $(VENV)/ready-dev  ## style, types, and who may import whom
 	@$(BIN)/ruff check .
