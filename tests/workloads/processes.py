@@ -14,6 +14,11 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
 
 
+def _hears_interrupts() -> None:
+    """As in a terminal; what tests are run by may have them ignored, which children inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Session:
     """`python -m workloads ...` running; its processes are found by their session."""
 
@@ -25,6 +30,7 @@ class Session:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_hears_interrupts,
         )
 
     def __enter__(self) -> Session:
