@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -259,9 +259,10 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="put the tables into docs/accuracy.md")
     parser.add_argument("--diagnosis", action="store_true", help="instead: who and what is named for faults put in")
     parser.add_argument("--jobs", type=int, default=2, help="processes for --diagnosis")
+    parser.add_argument("--sizes", type=float, nargs="+", default=diagnosis.SIZES, help="of the faults of --diagnosis")
     options = parser.parse_args()
     if options.diagnosis:
-        return diagnosed(options.seeds, options.jobs, write=options.write)
+        return diagnosed(options.seeds, options.jobs, options.sizes, write=options.write)
     exact, skewed = (list(grid(options.seeds, skew=skew)) for skew in (False, True))
     tables = {"exact": exact_table(exact), "skewed": skew_table(skewed)}
     text = TEXT.format(**tables, seeds=options.seeds, skew=SKEW_MS, ends=ENDS_US)
@@ -277,9 +278,9 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def diagnosed(seeds: int, jobs: int, *, write: bool) -> int:
+def diagnosed(seeds: int, jobs: int, sizes: Sequence[float], *, write: bool) -> int:
     """Prints the table of verdicts."""
-    text = diagnosis.section(diagnosis.verdicts(seeds, jobs), seeds)
+    text = diagnosis.section(diagnosis.verdicts(seeds, jobs, sizes), seeds, sizes)
     print(text)
     if write:
         write_section(DOCUMENT, "diagnosis", text)

@@ -65,13 +65,13 @@ class Verdict:
     false: tuple[str, ...]
 
 
-def fault_texts(layout: str, seed: int) -> Iterator[tuple[str, float, str]]:
+def fault_texts(layout: str, seed: int, sizes: Sequence[float] = SIZES) -> Iterator[tuple[str, float, str]]:
     """Kind, size as a share, and spelling of each fault that the layout can have."""
     step_ms, calls = _healthy(layout)
     ranks, microbatches = job_of(_job(layout, 0)).ranks, LAYOUTS[layout].get("microbatches", 1)
     rank = 1 + seed % (ranks - 1)
     per_layer = MODEL["layers"] * microbatches / (LAYOUTS[layout]["axes"].count("pp") * 3 + 1)
-    for frac in SIZES:
+    for frac in sizes:
         yield "slow_device", frac, f"slow_device:{rank}:{1 + frac:g}"
         yield "throttle", frac, f"throttle:{rank}:{1 + frac:g}"
         yield "slow_host", frac, f"slow_host:{rank}:{_ms(frac * step_ms / per_layer)}"
@@ -154,17 +154,17 @@ def judged(layout: str, seed: int, fault: tuple[str, float, str] | None) -> Verd
     )  # fmt: skip
 
 
-def grid(seeds: int, layouts: Iterable[str] = LAYOUTS) -> Iterator[tuple[str, int, tuple[str, float, str] | None]]:
+def grid(seeds: int, sizes: Sequence[float] = SIZES) -> Iterator[tuple[str, int, tuple[str, float, str] | None]]:
     """All jobs: for each layout and seed healthy ones, as many as there are sizes, and one with each fault."""
-    for layout in layouts:
+    for layout in LAYOUTS:
         for seed in range(seeds):
-            yield from ((layout, 100 * seed + nth, None) for nth in range(len(SIZES)))
-            yield from ((layout, seed, fault) for fault in fault_texts(layout, seed))
+            yield from ((layout, 100 * seed + nth, None) for nth in range(len(sizes)))
+            yield from ((layout, seed, fault) for fault in fault_texts(layout, seed, sizes))
 
 
-def verdicts(seeds: int, jobs: int, layouts: Iterable[str] = LAYOUTS) -> list[Verdict]:
+def verdicts(seeds: int, jobs: int, sizes: Sequence[float] = SIZES) -> list[Verdict]:
     """The verdicts on all jobs of the grid."""
-    asked = list(grid(seeds, layouts))
+    asked = list(grid(seeds, sizes))
     if jobs == 1:
         return [judged(*one) for one in asked]
     with ProcessPoolExecutor(jobs) as pool:
@@ -187,13 +187,14 @@ def table(told: Sequence[Verdict]) -> str:
     return "\n".join([*lines, "", *_confusion(told)])
 
 
-def section(told: Sequence[Verdict], seeds: int) -> str:
+def section(told: Sequence[Verdict], seeds: int, asked: Sequence[float] = SIZES) -> str:
     """The section of docs/accuracy.md."""
-    sizes = ", ".join(f"{size:.0%}" for size in SIZES)
+    sizes = ", ".join(f"{size:.0%}" for size in asked)
+    words = "" if tuple(asked) == SIZES else f" --sizes {' '.join(map(str, asked))}"
     return f"""## Diagnosis: one fault put in, who and what is named
 
-`python -m benchmarks.accuracy --diagnosis --seeds {seeds} --write`: {len(told)} simulated jobs of {STEPS} steps in
-{len(LAYOUTS)} layouts ({", ".join(LAYOUTS)}), kernels that vary by {NOISE["compute"]:.0%}, transfers by
+`python -m benchmarks.accuracy --diagnosis --seeds {seeds}{words} --write`: {len(told)} simulated jobs of {STEPS}
+steps in {len(LAYOUTS)} layouts ({", ".join(LAYOUTS)}), kernels that vary by {NOISE["compute"]:.0%}, transfers by
 {NOISE["transfer"]:.0%}, the host by {NOISE["host"]:.0%}; each with one fault, of {sizes}, or none.
 Rank, cause and cost are judged for faults that cost {COUNTS_FRAC:.0%} of the step or more; those of clocks and of
 recording cost nothing and are judged always. The cost is held to that of the same job simulated without the fault.
