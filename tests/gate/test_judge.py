@@ -67,6 +67,13 @@ def test_repeats_that_disagree_say_so():
     assert verdict(base, new).outcome in ("unsure", "same")
 
 
+def test_a_few_repeats_tell_no_less_than_none():
+    """Four base runs that differ by 5 %: alone, four degrees of freedom would ask for a change of half the step."""
+    wobbly = [[ms * factor * (1 + 0.06 * (-1) ** n) for n, ms in enumerate(STEADY)] for factor in (1, 1.05, 0.95, 1.02)]
+    assert verdict(wobbly[:1], [by(1.35, wobbly[0])]).outcome == "worse"
+    assert verdict(wobbly, [by(1.35, wobbly[0])]).outcome == "worse"
+
+
 def test_one_run_given_several_times_is_one_run():
     one = verdict([STEADY] * 5, [by(1.03)] * 5)
     assert (one.runs, one.outcome) == ((1, 1), "unsure")

@@ -195,9 +195,9 @@ def _exit_code(outcome: Outcome, judged: Sequence[Judged], unsure: Unsure) -> in
 
 def _notes(base: Sequence[Summary], new: Sequence[Summary], judged: Sequence[Judged]) -> list[str]:
     told = []
-    if any(one.noise == "assumed" for one in judged):
+    if any(one.noise.startswith("assumed") for one in judged):
         told.append(
-            "noise between runs is assumed (1 % of the step): several runs on a side, or a history, would measure it"
+            "noise between runs is assumed (1 % of the step, or more): ten runs on both sides, or a history, measure it"
         )
     more = sorted({code for one in new for code in one.notes} - {code for one in base for code in one.notes})
     if more:

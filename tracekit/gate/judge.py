@@ -1,9 +1,10 @@
 """One metric of both sides -> better, same, worse or unsure, with the change, its interval, and what would settle it.
 
 Each run has a mean over its steps, whose variance is the block bootstrap's. Runs differ by more than their steps tell
-(clocks, placement, neighbours): that noise is measured where repeats give it three degrees of freedom, and assumed
-where they do not (`RUN_NOISE`, more on a machine whose steps vary more). Then Student's t says how likely such a
-change is if the truth lies at the limit.
+(clocks, placement, neighbours): that noise is measured where repeats give it eight degrees of freedom (nine runs and a
+new one, five and five). With fewer it is assumed (`RUN_NOISE`, more on a machine whose steps vary more), and what
+repeats there are count with their freedom, as in moderated t-tests (Smyth 2004): few repeats are no reason to see less
+than none. Then Student's t says how likely such a change is if the truth lies at the limit.
 
 - worse: the change is beyond the limit, with a chance of error of `ALPHA` for all gated metrics together (Holm); and
   where single runs (or blocks of steps) are enough for a rank test to say so, they rank as the means do.
@@ -30,8 +31,10 @@ INTERVAL = 0.95
 RANK_ALPHA = 0.05
 BLIND_FRAC = 0.25
 LEAST_STEPS = 3
-MEASURED_FREEDOM = 3
-"""From so many degrees of freedom on, repeats tell the noise between runs."""
+MEASURED_FREEDOM = 8
+"""From so many degrees of freedom on, repeats alone tell the noise between runs."""
+LEAST_RUNS = 5
+"""So many runs on both sides together are a sample also if each has but a step or two."""
 ASSUMED_FREEDOM = 8.0
 """How surely the assumed noise is known."""
 RUN_NOISE = {"step": 0.01, "ns": 0.02, "ns of step": 0.005, "bytes": 0.001, "GB/s": 0.03, "frac": 0.005, "count": 0.0}
@@ -127,7 +130,7 @@ def judged(
     bare = replace(bare, change=change)
     if _deterministic(kind, sides):
         return _exact(bare, change), None
-    if min(steps) < LEAST_STEPS and sum(runs) < MEASURED_FREEDOM + 2:
+    if min(steps) < LEAST_STEPS and sum(runs) < LEAST_RUNS:
         few = f"{steps[0]} and {steps[1]} steps are no sample"
         return replace(bare, why=few, settle=f"profile at least {LEAST_STEPS} steps; 10 or more are better"), None
     tested = _tested(kind, sides, limit, step, metric, noise_frac)
@@ -207,7 +210,11 @@ def _between(
     whole = within + variance
     parts = (within**2 / within_freedom if within_freedom else 0.0) + variance**2 / (ASSUMED_FREEDOM + freedom)
     joint = whole**2 / parts if parts else 1e6  # Welch and Satterthwaite
-    return whole, max(1.0, min(joint, 1e6)), "given" if given else "assumed"
+    return whole, max(1.0, min(joint, 1e6)), "given" if given else _assumed(freedom)
+
+
+def _assumed(freedom: int) -> str:
+    return f"assumed, and {freedom} degrees of freedom measured" if freedom else "assumed"
 
 
 def _restlessness(sides: tuple[Runs, ...]) -> float:
