@@ -209,6 +209,29 @@ def table(headings: Sequence[str], rows: Rows) -> Iterator[str]:
     yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
+STATISTICS = """## Gate: false alarms and what is found
+
+`python -m benchmarks.gate --write`, {pairs:,} drawn pairs a row without a change, a quarter of that with one. Steps
+vary by the noise and resemble their neighbours (autoregression of 0.3), runs of one commit differ by a fifth of it
+besides; default budgets. "Fails" is exit code 1. Below the limit (a step that is longer by 0.9 of it) no run should
+fail: those that did are errors of the test, whose chance is set to half a percent. Single runs cannot tell such
+changes from noise between runs, which is assumed there (1 % of the step, or half of what single steps vary).
+
+"""
+SIMULATED = """## Gate: simulated jobs
+
+`python -m benchmarks.gate --write`. Two replicas, 8 steps, traces and all; kernels, transfers and host calls vary by
+the noise.
+
+"""
+WORKLOADS = """## Gate: real runs
+
+`python -m benchmarks.gate --workloads DIR --write`. Two ranks on the emulated device, 6 steps, on a machine of two
+cores that others used meanwhile. Exit code, verdict, and what changed; reasons are those against five healthy runs.
+
+"""
+
+
 def main() -> int:
     """Runs the parts that are asked for and prints their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -224,28 +247,26 @@ def main() -> int:
             "runs (base + new)", "steps each", "noise", "no change: fails", "no change: unsure",
             "0.9 of the limit: fails", "twice the noise: fails",
         )  # fmt: skip
-        text = "\n".join(table(headings, rows))
-        fine &= _shown(
-            f"{SECTION}: statistics", f"{asked.pairs:,} pairs a row without a change.\n\n{text}", asked.write, met
-        )
+        text = STATISTICS.format(pairs=asked.pairs) + "\n".join(table(headings, rows))
+        fine &= _shown("statistics", text, asked.write, met)
     if asked.simulated:
         rows, met = simulated(asked.simulated)
         headings = (
             "noise of kernels", "of runs' mean steps", f"no change, {asked.simulated} base runs: fails",
             "no change, single runs: fails", f"rank 1 {SLOWER} times as slow, single runs: fails", "names rank 1 first",
         )  # fmt: skip
-        fine &= _shown(f"{SECTION}: simulated", "\n".join(table(headings, rows)), asked.write, met)
+        fine &= _shown("simulated", SIMULATED + "\n".join(table(headings, rows)), asked.write, met)
     if asked.workloads:
         rows, met = workloads(asked.workloads)
         headings = ("run", "against one healthy run", "against five", "reason expected", "reasons given")
-        fine &= _shown(f"{SECTION}: workloads", "\n".join(table(headings, rows)), asked.write, met)
+        fine &= _shown("workloads", WORKLOADS + "\n".join(table(headings, rows)), asked.write, met)
     return 0 if fine else 1
 
 
 def _shown(section: str, text: str, write: bool, met: bool) -> bool:
-    print(f"\n{section}{'' if met else ' (aims missed)'}\n\n{text}")
+    print(f"\n{text}{'' if met else f'{chr(10)}Aims missed.'}")
     if write:
-        write_section(DOCUMENT, section, text)
+        write_section(DOCUMENT, f"{SECTION}: {section}", text)
     return met
 
 
