@@ -129,3 +129,19 @@ def test_the_commit_is_cis_or_gits(monkeypatch, tmp_path):
     assert module.current_commit() == ""
     monkeypatch.setenv("GITHUB_SHA", "abc123")
     assert module.current_commit() == "abc123"
+
+
+def test_a_new_file_replaces_none(tmp_path):
+    one = module.write_new(drawn(), tmp_path / "a.json")
+    with pytest.raises(WrongUse, match="File exists"):
+        module.write_new(summary([1, 2, 3]), tmp_path / "a.json")
+    assert read_summary(one) == drawn()
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_file_system_without_links_will_do(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    assert read_summary(module.write_new(drawn(), tmp_path / "a.json")) == drawn()

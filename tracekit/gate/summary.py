@@ -188,8 +188,14 @@ def write_new(summary: Summary, path: Path) -> Path:
     """Writes the summary into a file that must not be there yet."""
 
     def link(temporary: str, final: str) -> None:
-        os.link(temporary, final)
-        os.unlink(temporary)
+        try:
+            os.link(temporary, final)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            os.rename(temporary, final)
+        else:
+            os.unlink(temporary)
 
     return _written(summary, path, link)
 
