@@ -16,6 +16,7 @@ import tempfile
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,14 +37,16 @@ from tracekit.read.kineto import read_kineto
 from tracekit.read.sources import TraceFile, opened
 from tracekit.read.tables import Identity, RankPart, rank_parts
 
-READER_VERSION = 7
+READER_VERSION = 8
 """Counts up whenever the same file would be read to other tables."""
 DEFAULT_LIMIT_BYTES = 20 * 10**9
 YOUNG_SECONDS = 3600
 """An entry used so recently is never removed: somebody may be reading it."""
-ENTRY = "entry.json"
+ENTRY, WRITERS = "entry.json", 2
 _NAMELESS, _UNTYPED = (pd.CategoricalDtype(pd.Index([], dtype=kind)) for kind in ("str", object))
 """A column of names that has none is text too, which Parquet does not tell."""
+_COUNTING = (pa.int64(), pa.uint64())
+"""Times and ids, whose differences are small: kept as such they need no compression, which is slower to read."""
 LARGE = ("work", "host", "allocations")
 _TABLES = (*LARGE, "steps", "calls")
 
@@ -261,10 +264,10 @@ def _write(folder: Path, parts: list[RankPart]) -> None:
     beside = folder.with_name(f"writing-{os.getpid()}-{uuid4().hex}")
     beside.mkdir(parents=True)
     try:
-        checks = {
-            f"{number}-{name}": _write_table(beside, number, name, getattr(part, name))
-            for number, part in enumerate(parts) for name in _TABLES
-        }  # fmt: skip
+        tables = [(number, name, getattr(part, name)) for number, part in enumerate(parts) for name in _TABLES]
+        with ThreadPoolExecutor(WRITERS) as threads:
+            found = threads.map(lambda one: _write_table(beside, *one), tables)
+        checks = {f"{number}-{name}": check for (number, name, _), check in zip(tables, found, strict=True)}
         text = msgspec.json.encode(_Entry([(part.identity, list(part.notes)) for part in parts], checks))
         (beside / ENTRY).write_bytes(b"%08x\n" % isal_zlib.crc32(text) + text)
         if not (folder / ENTRY).exists():
@@ -279,11 +282,12 @@ def _write(folder: Path, parts: list[RankPart]) -> None:
 
 def _write_table(folder: Path, part: int, name: str, rows: pd.DataFrame) -> int:
     """Writes a table and gives its checksum."""
-    coded = [column for column in rows if isinstance(rows[column].dtype, pd.CategoricalDtype)]
-    written = io.BytesIO()
+    table, written = pa.Table.from_pandas(rows, preserve_index=False), io.BytesIO()
+    kinds = {field.name: field.type for field in table.schema}
+    coded = [name for name, kind in kinds.items() if pa.types.is_dictionary(kind)]
     pq.write_table(
-        pa.Table.from_pandas(rows, preserve_index=False), written,
-        compression="lz4", use_dictionary=coded, write_statistics=False,
+        table, written, compression="none", write_statistics=False, use_dictionary=coded,
+        column_encoding={name: "DELTA_BINARY_PACKED" for name, kind in kinds.items() if kind in _COUNTING},
     )  # fmt: skip
     (folder / f"{part}-{name}.parquet").write_bytes(written.getbuffer())
     return int(isal_zlib.crc32(written.getbuffer()))
@@ -295,7 +299,7 @@ def _read_table(folder: Path, part: int, name: str, entry: _Entry) -> pd.DataFra
     if isal_zlib.crc32(written) != entry.checks[f"{part}-{name}"]:
         raise ValueError(f"the table {name} is broken")
     with pq.ParquetFile(pa.BufferReader(written)) as file:
-        table = file.read(use_threads=False)
+        table = file.read()
     rows: pd.DataFrame = table.to_pandas(split_blocks=True)
     nameless = {column: _NAMELESS for column, kind in rows.dtypes.items() if kind == _UNTYPED}
     return rows.astype(nameless) if nameless else rows

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,19 +16,36 @@ import pandas as pd
 
 from tracekit.model import ALLOCATIONS, NO_TIME, table
 from tracekit.read import format, names
-from tracekit.read.columns import NO_RANK, Codes, ids, ranks, whole, wholes
+from tracekit.read.columns import NO_ID, NO_RANK, Codes, ids, ranks, whole, wholes
 from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Span
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
 
 Column = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
+
+
+class _Spans(NamedTuple):
+    """The fields of some spans, field by field."""
+
+    cat: Sequence[Any] = ()
+    name: Sequence[Any] = ()
+    pid: Sequence[Any] = ()
+    tid: Sequence[Any] = ()
+    ts: Sequence[Any] = ()
+    dur: Sequence[Any] = ()
+    args: Sequence[Any] = ()
+
+    @staticmethod
+    def of(spans: Iterable[Any]) -> _Spans:
+        return _Spans(*zip(*map(msgspec.structs.astuple, spans), strict=True))
 
 
 @dataclass(frozen=True)
 class _Batch:
     events: int
     strange: int
-    spans: list[Span]
+    spans: _Spans
     start_ns: npt.NDArray[np.int64]
     duration_ns: npt.NDArray[np.int64]
     halves: list[tuple[int, Span]]
@@ -85,7 +102,7 @@ class _Columns:
         self._devices = Codes()
         self._allocated: dict[str, list[Column]] = defaultdict(list)
         self._halves: list[tuple[int, Span]] = []
-        self._wanted: dict[tuple[str, Callable[[str], bool]], list[bool]] = defaultdict(list)
+        self._wanted: dict[tuple[str, Callable[[str], bool]], Flags] = defaultdict(lambda: np.empty(0, bool))
         self._rows = 0
         self._events = 0
         self._problems: dict[str, int] = defaultdict(int)
@@ -101,7 +118,7 @@ class _Columns:
     def _decoded(self, text: bytes) -> _Batch:
         events, strange = self._decoder.decode(text)
         span = format.EXACT_SPAN if self._decoder is format.EXACT else Span
-        spans: list[Any] = [event for event in events if event.__class__ is span]
+        spans = _Spans.of(event for event in events if event.__class__ is span)
         rest = [event for event in events if event.__class__ in format.OTHER_EVENTS]
         halves = [event for event in rest if isinstance(event, Span)]
         instants = [event for event in rest if isinstance(event, Instant) and event.name == "[memory]"]
@@ -109,8 +126,8 @@ class _Columns:
             len(events) + strange,
             strange,
             spans,
-            nanoseconds([span.ts for span in spans]),
-            nanoseconds([span.dur for span in spans]),
+            nanoseconds(spans.ts),
+            nanoseconds(spans.dur),
             list(zip(nanoseconds([half.ts for half in halves]).tolist(), halves, strict=True)),
             instants,
             nanoseconds([instant.ts for instant in instants]),
@@ -125,21 +142,21 @@ class _Columns:
         if batch.instants:
             self._add_allocations(batch.instants, batch.instant_ns)
 
-    def _add_spans(self, spans: Sequence[Span], start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike) -> None:
-        categories = self._codes["category"].of([span.cat for span in spans])
+    def _add_spans(self, spans: _Spans, start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike) -> None:
+        categories = self._codes["category"].of(spans.cat)
         self._add("category", categories)
-        labels = self._codes["name"].of([span.name for span in spans])
+        labels = self._codes["name"].of(spans.name)
         self._add("name", labels)
-        self._add("process", self._codes["process"].of([span.pid for span in spans]))
-        self._add("thread", self._codes["thread"].of([span.tid for span in spans]))
+        self._add("process", self._codes["process"].of(spans.pid))
+        self._add("thread", self._codes["thread"].of(spans.tid))
         self._add("start_ns", np.asarray(start_ns, np.int64))
         self._add("duration_ns", np.asarray(duration_ns, np.int64))
-        args = [span.args for span in spans]
-        self._add("correlation", self._correlations(args, categories))
-        self._add("rank", self._owners(args))
+        self._add("correlation", self._correlations(spans.args, categories))
+        self._add("rank", self._owners(spans.args))
         calls = self._of("category", _is_kernel)[categories] | self._of("name", names.tells_a_call)[labels]
-        self._add_collectives(args, np.flatnonzero(calls).tolist())
-        self._rows += len(spans)
+        self._add_collectives(spans.args, np.flatnonzero(calls).tolist())
+        self._add_copies(spans.args, np.flatnonzero(self._of("category", _is_sized)[categories]).tolist())
+        self._rows += len(spans.args)
 
     @staticmethod
     def _owners(args: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -158,27 +175,29 @@ class _Columns:
                     told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS[:-1])
                     self._collectives.append((self._rows + place, *told, size))
 
+    def _add_copies(self, args: Sequence[Any], places: Sequence[int]) -> None:
+        """What the arguments of copies tell."""
+        for place in places:
+            one = args[place] if args[place].__class__ is Args else _SILENT
+            size, direction = whole(one.size if one.bytes is None else one.bytes), _plain(one.direction)
+            self._copies.append((self._rows + place, size, direction))
+
     def _add(self, name: str, values: Column) -> None:
         self._parts[name].append(values)
 
     def _correlations(self, args: Sequence[Any], categories: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
-        """The correlation of each span; on the way, what copies tell."""
-        telling, copies = self._of("category", _tells_correlation), self._of("category", _is_sized)
-        places = np.flatnonzero(telling[categories])
-        told = [one if one.__class__ is Args else _SILENT for one in map(args.__getitem__, places.tolist())]
-        for place in np.flatnonzero(copies[categories[places]]).tolist():
-            one = told[place]
-            size, direction = whole(one.size if one.bytes is None else one.bytes), _plain(one.direction)
-            self._copies.append((self._rows + int(places[place]), size, direction))
-        correlation = np.zeros(len(args), np.uint64)
-        correlation[places] = ids([one.correlation for one in told])
-        return correlation
+        """The correlation of each span of a category that has some."""
+        told = ids([one.correlation if one.__class__ is Args else NO_ID for one in args])
+        told[~self._of("category", _tells_correlation)[categories]] = NO_ID
+        return told
 
-    def _of(self, column: str, wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    def _of(self, column: str, wanted: Callable[[str], bool]) -> Flags:
         """Which of the values seen so far in a column are wanted ones."""
-        known = self._wanted[column, wanted]
-        known += [wanted(str(value)) for value in islice(self._codes[column], len(known), None)]
-        return np.array(known, bool)
+        known, codes = self._wanted[column, wanted], self._codes[column]
+        if len(known) < len(codes):
+            new = [wanted(str(value)) for value in islice(codes, len(known), None)]
+            known = self._wanted[column, wanted] = np.append(known, new)
+        return known
 
     def _add_allocations(self, instants: list[Instant], times_ns: npt.NDArray[np.int64]) -> None:
         args = [one.args if isinstance(one.args, AllocationArgs) else _UNTOLD for one in instants]
@@ -229,7 +248,7 @@ class _Columns:
                 self._problems["half-span"] += 1
         self._problems["half-span"] += sum(map(len, opened.values()))
         starts_ns, durations_ns = np.array(times, np.int64).reshape(-1, 2).T
-        self._add_spans(whole_spans, starts_ns, durations_ns)
+        self._add_spans(_Spans.of(whole_spans), starts_ns, durations_ns)
 
     def finish(self, text: TraceText[_Batch]) -> RawTrace:
         """The tables of all batches."""

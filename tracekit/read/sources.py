@@ -12,6 +12,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -27,7 +28,7 @@ from tracekit.read.text import Stream
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".pt.trace.json", ".pt.trace.json.gz")
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
-COMPRESSED_BYTES = 1 << 16
+COMPRESSED_BYTES, PIECES_AHEAD = 1 << 18, 3
 STEP_BYTES = 1 << 12
 _GZIP = b"\x1f\x8b"
 _BROKEN = (
@@ -165,7 +166,7 @@ class _Decompressed:
     """Decompresses gzip (also in several members), zstd, bz2 and xz while it is read; other bytes pass as they are.
 
     A stream that breaks off, or whose checksum is missing or wrong, gives all bytes up to there and then ends, with
-    `broken` told. A thread is one piece ahead, so that decompression, and waiting for the file, cost no time of the
+    `broken` told. A thread is some pieces ahead, so that decompression, and waiting for the file, cost no time of the
     reader's where there is a second core.
     """
 
@@ -180,16 +181,17 @@ class _Decompressed:
         self._given = 0
         self._made = 0
         self._thread = ThreadPoolExecutor(1, "decompression")
-        self._next = self._thread.submit(self._piece)
+        self._ahead = deque(self._thread.submit(self._piece) for _ in range(PIECES_AHEAD))
 
     def read(self, size: int, /) -> bytes:
         """Up to `size` bytes, none only at the end."""
         while self._given >= len(self._ready):
-            piece = self._next.result()
+            piece = self._ahead[0].result()
             if piece is None:
                 return b""
             self._ready, self._given = piece, 0
-            self._next = self._thread.submit(self._piece)
+            self._ahead.popleft()
+            self._ahead.append(self._thread.submit(self._piece))
         part = self._ready[self._given : self._given + size]
         self._given += len(part)
         return part
