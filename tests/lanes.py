@@ -262,7 +262,7 @@ def _tables(one: Rank) -> Drawn:
         rows[bar.is_work].append(
             (
                 *(bar.kind, _name(one, bar), _lane(one, bar), _step_of(one, bar), bar.start_ns, bar.end_ns),
-                *(bar.launch_ns, bar.correlation, bar.operation, bar.bytes),
+                *(bar.launch_ns, bar.correlation, bar.operation, bar.bytes, bar.line.options.get("shape")),
             )
         )
     memory, before = [], 0

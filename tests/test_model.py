@@ -38,7 +38,7 @@ def test_an_empty_table_has_the_columns_and_dtypes_of_its_schema(schema):
 
 
 def test_a_table_holds_unknown_and_64_bit_values_exactly():
-    row = ("compute", "gemm", "0/7", NO_STEP, 1, 2, model.NO_TIME, 2**64 - 1, None, None)
+    row = ("compute", "gemm", "0/7", NO_STEP, 1, 2, model.NO_TIME, 2**64 - 1, None, None, None)
     table = model.table(model.EVENTS, [row])
     assert dtypes(table) == model.EVENTS
     assert table["correlation"].to_list() == [18446744073709551615]

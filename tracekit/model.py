@@ -47,10 +47,12 @@ STEPS = {
 EVENTS = {
     "kind": "category", "name": "category", "lane": "category", "step": "int64", "start_ns": "int64",
     "end_ns": "int64", "launch_ns": "int64", "correlation": "uint64", "operation": "category", "bytes": "Int64",
+    "shape": "category",
 }  # fmt: skip
 """One rank's spans. `lane` is `pid/tid` as in the file (device/stream for device work). `step` is the step that
 launched device work, or in which host work began. `launch_ns` is the start of the host call that launched it.
-`operation` is the collective's or the copy's (`all_reduce`, `host_to_device`); `bytes` a copy's size."""
+`operation` is the collective's or the copy's (`all_reduce`, `host_to_device`); `bytes` a copy's size; `shape` a
+kernel's grid and block (`grid 132x8 block 256`), which change with the size of its problem."""
 CALLS = {
     "rank": "int64", "window": "int64", "step": "int64", "group": "str", "op": "str", "seq": "Int64", "bytes": "Int64",
     "dtype": "str", "algorithm": "str", "protocol": "str", "lane": "str", "start_ns": "int64", "end_ns": "int64",

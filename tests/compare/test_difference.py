@@ -71,6 +71,36 @@ def test_another_size_of_the_same_call_is_a_successor():
     assert (part.name, part.shape, part.how) == ("all_reduce default", "800 B → 1600 B", "renamed")
 
 
+def test_the_same_kernel_at_two_sizes_is_two_parts():
+    told = changed(
+        """
+        0/7 CC......  name=gemm shape=grid8
+        0/7 ....C...  name=gemm shape=grid4
+        """,
+        """
+        0/7 CC......  name=gemm shape=grid8
+        0/7 ....CCC.  name=gemm shape=grid4
+        """,
+    )
+    assert [(part.shape, part.how, part.changed_ns) for part in told.parts if part.kind == "compute"] == [
+        ("grid4", "paired", 2000.0),
+        ("grid8", "paired", 0.0),
+    ]
+
+
+def test_shapes_that_fit_nobody_are_paired_by_name_alone():
+    told = changed(
+        """
+        0/7 CC......  name=gemm shape=grid8
+        0/7 ....C.C.  name=gemm shape=grid4
+        """,
+        "0/7 CC.CC.CC  name=gemm shape=grid6",
+    )
+    [part] = [one for one in told.parts if one.kind == "compute"]
+    assert (part.shape, part.how, part.base.calls, part.new.calls) == ("2 shapes → grid6", "renamed", 3, 3)
+    assert part.changed_ns == 2000.0
+
+
 def test_ranks_whose_own_time_grew_stand_first():
     base = """
         0/7  CC......

@@ -215,6 +215,27 @@ def test_what_copies_tell():
     assert copies["direction"].tolist()[1] == "DtoH"
 
 
+@pytest.mark.parametrize(
+    ("told", "shape"),
+    [
+        ({"grid": [132, 8, 1], "block": [256, 1, 1]}, "grid 132x8 block 256"),
+        ({"grid": [1, 1, 1], "block": [32, 1, 2]}, "grid 1 block 32x1x2"),
+        ({"grid": [7], "block": [1]}, "grid 7 block 1"),
+        ({"grid": [132, 8, 1]}, None),
+        ({"grid": "132", "block": [1]}, None),
+        ({"grid": [-1, 1, 1], "block": [1, 1, 1]}, None),
+        ({"grid": [[1]], "block": {"x": 1}}, None),
+        ({"grid": None, "block": None}, None),
+        ({}, None),
+    ],
+)
+def test_the_shape_of_a_kernel(told, shape):
+    events = [tiny.kernel(1, 2, **told), tiny.span("aten::mm", 1, 2, "cpu_op", grid=[9], block=[9])]
+    for indent in (None, 1):
+        shapes = tiny.raw(json.dumps({"traceEvents": events}, indent=indent).encode()).spans["shape"]
+        assert [None if one != one else one for one in shapes.tolist()] == [shape, None]
+
+
 def test_what_collectives_tell():
     told = {
         "Collective name": "allreduce", "In msg nelems": 6, "Out msg nelems": 7, "Group size": 8, "dtype": "Float",

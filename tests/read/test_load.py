@@ -285,7 +285,7 @@ DRAWINGS = {
         1/gloo  ..NNN..NN..
     """,
 }  # fmt: skip
-SAME = ["kind", "name", "lane", "step", "start_ns", "end_ns", "launch_ns", "correlation", "operation", "bytes"]
+SAME = ["kind", "name", "lane", "step", "start_ns", "end_ns", "launch_ns", "correlation", "operation", "bytes", "shape"]
 SAME_OF_CALLS = ["rank", "window", "step", "group", "op", "seq", "bytes", "lane", "start_ns", "end_ns", "device_work"]
 
 

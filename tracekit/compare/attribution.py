@@ -79,13 +79,15 @@ def _reaches(windows: Spans, work: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _shaped(one: RankTables, work: pd.DataFrame) -> pd.DataFrame:
-    """The work with `shape`: the size of copies and calls, of which a call is named by operation and group."""
+    """The work with `shape`: a kernel's own, the size of copies and calls; a call is named by operation and group."""
     calls = one.calls[["lane", "start_ns", "group", "op", "bytes"]].drop_duplicates(["lane", "start_ns"])
     told = work[["lane", "start_ns"]].astype({"lane": "str"}).merge(calls, on=["lane", "start_ns"], how="left")
     communicates = (work["kind"] == COMM).to_numpy()
     size = work["bytes"].reset_index(drop=True)
     size = size.where(~communicates, told["bytes"].astype("Int64"))
-    shape = size.map(lambda count: "" if pd.isna(count) else f"{count} B").astype("str")
+    sizes = size.map(lambda count: "" if pd.isna(count) else f"{count} B").astype("str")
+    own = work["shape"].astype("str").fillna("").reset_index(drop=True)
+    shape = sizes.where(pd.Series((work["kind"] != COMPUTE).to_numpy()), own)
     named = work["name"].astype("str").reset_index(drop=True)
     call = (told["op"].fillna("") + " " + told["group"].fillna("")).str.strip()
     name = named.where(~(pd.Series(communicates) & (call != "")), call)

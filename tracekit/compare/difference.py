@@ -101,7 +101,9 @@ class Difference:
 
 
 def difference(base: Account, new: Account) -> Difference:
-    """Pairs parts by kind, name and shape; what is left over by its order in the step, with another name or shape."""
+    """Pairs parts by kind, name and shape; what is left over by its order in the step, with another name or shape; and
+    then all that is left of one name on either side.
+    """
     return Difference(
         base,
         new,
@@ -118,11 +120,32 @@ def _paired(base: tuple[Part, ...], new: tuple[Part, ...]) -> list[Changed]:
     left = [part for part in new if _key(part) not in paired]
     successors = _successors(list(old.values()), left)
     pairs += [_succession(was, became) for was, became in successors]
-    was_ids, became_ids = {id(was) for was, _ in successors}, {id(became) for _, became in successors}
-    gone = [part for part in old.values() if id(part) not in was_ids]
-    added = [part for part in left if id(part) not in became_ids]
+    gone, added = (
+        _without(old.values(), {id(was) for was, _ in successors}),
+        _without(left, {id(one) for _, one in successors}),
+    )
+    reshaped = {_name(part) for part in gone} & {_name(part) for part in added}
+    pairs += [_succession(_together(name, gone), _together(name, added)) for name in sorted(reshaped)]
+    gone, added = ([part for part in some if _name(part) not in reshaped] for some in (gone, added))
     pairs += [Changed(*_key(part), "gone", part, _nothing(part)) for part in gone]
     return pairs + [Changed(*_key(part), "new", _nothing(part), part) for part in added]
+
+
+def _without(parts: Iterable[Part], ids: set[int]) -> list[Part]:
+    return [part for part in parts if id(part) not in ids]
+
+
+def _together(name: tuple[str, str], parts: list[Part]) -> Part:
+    """The parts of one name as one: kernels whose shapes change from step to step are paired by no shape."""
+    mine = [part for part in parts if _name(part) == name]
+    if len(mine) == 1:
+        return mine[0]
+    calls, ns, total_ns = (sum(getattr(part, field) for part in mine) for field in ("calls", "ns", "total_ns"))
+    return Part(*name, f"{len(mine)} shapes", calls, ns, total_ns, min(part.place for part in mine))
+
+
+def _name(part: Part) -> tuple[str, str]:
+    return part.kind, part.name
 
 
 def _succession(was: Part, became: Part) -> Changed:

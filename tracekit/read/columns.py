@@ -33,7 +33,7 @@ class Codes(dict[Any, int]):
     def column(self, parts: Sequence[npt.NDArray[np.int32]]) -> pd.Categorical:
         """A categorical column of the codes that `of` gave, part after part; values that read the same are one."""
         codes = np.concatenate(parts) if parts else np.empty(0, np.int32)
-        return _categorical(codes, [_text(value) for value in self])
+        return categorical(codes, [_text(value) for value in self])
 
     @staticmethod
     def joined(
@@ -43,12 +43,13 @@ class Codes(dict[Any, int]):
         pairs, codes = np.unique(firsts.astype(np.int64) * max(len(second), 1) + seconds, return_inverse=True)
         one, other = [_text(value) for value in first], [_text(value) for value in second]
         texts = [f"{one[pair // len(second)]}/{other[pair % len(second)]}" for pair in pairs.tolist()]
-        return _categorical(codes, texts)
+        return categorical(codes, texts)
 
 
-def _categorical(codes: npt.NDArray[Any], texts: list[str]) -> pd.Categorical:
+def categorical(codes: npt.NDArray[Any], texts: Sequence[str | None]) -> pd.Categorical:
+    """A column of the texts that the codes stand for; texts that are the same are one, None is null."""
     number: dict[str, int] = {}
-    merged = np.array([number.setdefault(text, len(number)) for text in texts], np.int32)
+    merged = np.array([-1 if text is None else number.setdefault(text, len(number)) for text in texts], np.int32)
     categories = pd.Index(list(number), dtype=object)  # not "str", whose values are slow to look at one by one
     return pd.Categorical.from_codes(merged[codes] if len(texts) else codes, categories=categories, validate=False)
 

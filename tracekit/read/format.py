@@ -40,6 +40,8 @@ class Args(msgspec.Struct, gc=False):
     call_id: Any = msgspec.field(name="Comms Id", default=None)
     dimensions: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
     types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
+    grid: msgspec.Raw = NOTHING
+    block: msgspec.Raw = NOTHING
 
 
 class AllocationArgs(msgspec.Struct, gc=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pandas as pd
 
 from tracekit.model import ALLOCATIONS, NO_TIME, table
 from tracekit.read import format, names
-from tracekit.read.columns import NO_ID, NO_RANK, Codes, ids, ranks, whole, wholes
+from tracekit.read.columns import NO_ID, NO_RANK, Codes, categorical, ids, ranks, whole, wholes
 from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Span
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
@@ -57,9 +58,10 @@ class _Batch:
 class RawTrace:
     """One file's events as they stand there, with times on its own clock.
 
-    `spans` has category, name, lane, start_ns, end_ns, correlation and rank (`NO_RANK` where the event does not say
-    whose it is, as in all files but those that a tool fused). `collectives` and `copies` tell more about some rows of
-    `spans` (`row`). `allocations` is ALLOCATIONS with `rank`. `problems` counts what was left out, by code.
+    `spans` has category, name, lane, start_ns, end_ns, correlation, shape (null where it is not told) and rank
+    (`NO_RANK` where the event does not say whose it is, as in all files but those that a tool fused). `collectives` and
+    `copies` tell more about some rows of `spans` (`row`). `allocations` is ALLOCATIONS with `rank`. `problems` counts
+    what was left out, by code.
     """
 
     metadata: dict[str, object]
@@ -95,7 +97,7 @@ class _Columns:
 
     def __init__(self) -> None:
         self._decoder = format.FAST
-        self._codes = {name: Codes() for name in ("category", "name", "process", "thread")}
+        self._codes = {name: Codes() for name in ("category", "name", "process", "thread", "shape")}
         self._parts: dict[str, list[Column]] = defaultdict(list)
         self._collectives: list[tuple[Any, ...]] = []
         self._copies: list[tuple[Any, ...]] = []
@@ -153,7 +155,9 @@ class _Columns:
         self._add("duration_ns", np.asarray(duration_ns, np.int64))
         self._add("correlation", self._correlations(spans.args, categories))
         self._add("rank", self._owners(spans.args))
-        calls = self._of("category", _is_kernel)[categories] | self._of("name", names.tells_a_call)[labels]
+        kernels = self._of("category", _is_kernel)[categories]
+        self._add("shape", self._shapes(spans.args, np.flatnonzero(kernels)))
+        calls = kernels | self._of("name", names.tells_a_call)[labels]
         self._add_collectives(spans.args, np.flatnonzero(calls).tolist())
         self._add_copies(spans.args, np.flatnonzero(self._of("category", _is_sized)[categories]).tolist())
         self._rows += len(spans.args)
@@ -174,6 +178,15 @@ class _Columns:
                 if one.collective is not None or size is not None:
                     told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS[:-1])
                     self._collectives.append((self._rows + place, *told, size))
+
+    def _shapes(self, args: Sequence[Any], places: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
+        """The code of each kernel's shape, of all other spans that of none."""
+        shapes = np.full(len(args), self._codes["shape"][b""], np.int32)
+        told = [args[place] for place in places.tolist()]
+        shapes[places] = self._codes["shape"].of(
+            [b"%b %b" % (one.grid, one.block) if one.__class__ is Args else b"" for one in told]
+        )
+        return shapes
 
     def _add_copies(self, args: Sequence[Any], places: Sequence[int]) -> None:
         """What the arguments of copies tell."""
@@ -259,6 +272,7 @@ class _Columns:
         columns, rows, impossible = _on_absolute_time(columns, offset_ns)
         codes, process, thread = self._codes, columns.pop("process"), columns.pop("thread")
         named = {name: codes[name].column([columns[name]]) for name in ("category", "name")}
+        named["shape"] = categorical(columns["shape"], [_shape(told) for told in codes["shape"]])
         lane = Codes.joined(codes["process"], process, codes["thread"], thread)
         spans = pd.DataFrame({**columns, **named, "lane": lane}, index=rows, copy=False)
         return RawTrace(
@@ -287,6 +301,19 @@ def _frame(rows: list[tuple[Any, ...]], fields: Sequence[str]) -> pd.DataFrame:
 
 def _is_kernel(category: str) -> bool:
     return category.lower() in names.KERNEL_CATEGORIES
+
+
+_SIDES = r"\[(\s*\d{1,19}\s*(?:,\s*\d{1,19}\s*){0,2})\]"
+_GRID_AND_BLOCK = re.compile(rf"{_SIDES} {_SIDES}")
+
+
+def _shape(told: bytes) -> str | None:
+    """Grid and block as a person writes them, without sides of 1 at their ends; None where they are not told."""
+    found = _GRID_AND_BLOCK.fullmatch(told.decode("ascii", "replace"))
+    if not found:
+        return None
+    grid, block = (re.sub(r"(?:,1)+$", "", re.sub(r"\s", "", sides)).replace(",", "x") for sides in found.groups())
+    return f"grid {grid} block {block}"
 
 
 def _is_sized(category: str) -> bool:
