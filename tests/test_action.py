@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,28 @@ def test_the_example_uses_the_action_as_it_is(action):
     profile = next(one["run"] for one in steps if one.get("name") == "Profile")
     assert subprocess.run(["bash", "-n"], input=profile, text=True, check=False).returncode == 0
     assert "--device emulated" in profile
+
+
+def test_what_to_install_is_given_to_pip_word_by_word(action, machine):
+    wheel = tiny_wheel(machine.folder)
+    words = f"--no-index --no-deps --target {machine.folder / 'site'} {wheel}"
+    code, told = machine.run(action, "Install tracekit", inputs__install=words)
+    assert code == 0, told
+    assert (machine.folder / "site" / "tiny.py").read_text() == "x = 1\n"
+
+
+def test_an_installation_that_fails_fails_the_step(action, machine):
+    code, _ = machine.run(action, "Install tracekit", inputs__install="--no-index no-such-distribution-tracekit")
+    assert code != 0
+
+
+def tiny_wheel(folder):
+    path, info = folder / "tiny-1.0-py3-none-any.whl", "tiny-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("tiny.py", "x = 1\n")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    return path
