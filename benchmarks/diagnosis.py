@@ -138,20 +138,26 @@ def judged(layout: str, seed: int, fault: tuple[str, float, str] | None) -> Verd
         false = tuple(one.code for one in found if one.cost_ns is not None and one.code not in _by_nature(layout))
         return Verdict(layout, "healthy", 0, "none", 0, None, None, told, None, false)
     [injected] = truth.faults
+    untold = injected.cause == "link" and _meet_all_alike(truth)
     cost_frac = injected.cost_ns / truth.step_ns
     of_cause = [one for one in found if CAUSES.get(one.code) == injected.cause]
     named = [one for one in found if set(one.ranks) == set(injected.ranks)]
     right = [one for one in of_cause if one in named or not injected.ranks or one.code == "incomplete-data"]
     costs = [one.cost_ns for one in right if one.cost_ns is not None]
-    false = tuple(
-        one.code for one in found
-        if one.cost_ns is not None and one not in right and one.code not in _by_nature(layout)
-    )  # fmt: skip
+    known = {*_by_nature(layout), *(["exposed-communication"] if injected.cause == "link" else [])}
+    false = tuple(one.code for one in found if one.cost_ns is not None and one not in right and one.code not in known)
+    if untold:
+        return Verdict(layout, fault[0], fault[1], injected.cause, cost_frac, None, None, told, None, false)
     error = abs(costs[0] - injected.cost_ns) / injected.cost_ns if costs and injected.cost_ns > 0 else None
     return Verdict(
         layout, fault[0], fault[1], injected.cause, cost_frac, bool(named) if injected.ranks else None, bool(right),
         told, error, false,
     )  # fmt: skip
+
+
+def _meet_all_alike(truth: Truth) -> bool:
+    """Whether all calls are of all ranks, so that a slow link slows all of them alike and nothing tells whose it is."""
+    return bool((truth.calls.groupby(["axis", "group"])["rank"].nunique() == truth.job.ranks).all())
 
 
 def grid(seeds: int, sizes: Sequence[float] = SIZES) -> Iterator[tuple[str, int, tuple[str, float, str] | None]]:
@@ -199,7 +205,8 @@ steps in {len(LAYOUTS)} layouts ({", ".join(LAYOUTS)}), kernels that vary by {NO
 Rank, cause and cost are judged for faults that cost {COUNTS_FRAC:.0%} of the step or more; those of clocks and of
 recording cost nothing and are judged always. The cost is held to that of the same job simulated without the fault.
 Falsely found is any other cause that is said to cost something, but for what the layout itself costs by the simulator's
-account: bubble, exposed communication, unequal stages.
+account: bubble, exposed communication, unequal stages. Where every call is of all ranks (ddp, fsdp) a slow link slows
+all alike: no trace tells whose link it is, or that it is one. It is told as exposed communication, and not judged.
 
 {table(told)}"""
 

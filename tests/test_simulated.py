@@ -77,6 +77,9 @@ def test_lost_events_change_little_and_calls_still_find_their_peers(tmp_path):
     assert len(matched) >= 0.8 * len(done.truth.calls) / 2
     whole = of_steps(analysis, done.truth)
     assert whole["breakdown step_ns"].largest < 0.05 * done.truth.step_ns
+    [finding] = [one for one in analysis.findings if one.code == "incomplete-data"]
+    assert finding.ranks == (1,)
+    assert "kernels were launched that the file does not hold" in finding.evidence[0]
 
 
 def test_a_drifting_clock_is_told(tmp_path):
@@ -97,6 +100,15 @@ def test_the_rank_that_others_wait_for_is_the_culprit(fault, tmp_path):
     assert injected.ranks == (2,)
     assert by_rank.idxmax() == 2
     assert by_rank[2] > 0.9 * by_rank.sum()
+
+
+@pytest.mark.parametrize(("layout", "pause_ms"), [("fsdp 2", 2), ("fsdp 2", 6), ("dp 2", 6), ("tp 2", 2), ("tp 2", 6)])
+def test_a_pause_of_the_host_costs_what_the_job_without_it_is_shorter_by(layout, pause_ms, tmp_path):
+    done = simulate(small(layout, f"late_start:1:{pause_ms}", steps=4), tmp_path)
+    [injected] = done.truth.faults
+    [finding] = [one for one in Analysis(load(tmp_path, cache=False)).findings if one.code == "slow-host"]
+    assert finding.ranks == (1,)
+    assert finding.cost_ns == pytest.approx(injected.cost_ns, rel=0.05)
 
 
 def test_calls_of_the_analysis_are_the_truths_calls_one_by_one(tmp_path):

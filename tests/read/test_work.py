@@ -322,3 +322,43 @@ def test_a_trace_without_any_work():
     found = part([tiny.span("forward", 1, 5, "user_annotation", MAIN)])
     assert (len(found.work), len(found.steps)) == (0, 0)
     assert noted(found) == {"no-work": 1}
+
+
+# Kernels that must be missing
+
+
+def launched(count, without=(), name="cudaLaunchKernel"):
+    """Launches one after another, and the kernels of some."""
+    calls = [launch(nth, 10 * nth, name=name) for nth in range(1, count + 1)]
+    return [
+        *calls,
+        *(kernel(10 * nth + 3, 10 * nth + 5, correlation=nth) for nth in range(1, count + 1) if nth not in without),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["cudaLaunchKernel", "cudaLaunchKernelExC", "hipModuleLaunchKernel", "urEnqueueKernelLaunch"]
+)
+def test_launches_that_led_to_no_kernel_are_lost_kernels(name):
+    found = part(launched(20, without=range(5, 11), name=name))
+    assert noted(found)["lost-work"] == 6
+
+
+def test_a_few_may_have_failed():
+    assert "lost-work" not in noted(part(launched(20, without=range(5, 9))))
+
+
+def test_what_was_launched_at_the_ends_of_a_file_is_not_lost():
+    assert "lost-work" not in noted(part(launched(20, without=[1, 2, 3, 4, 18, 19, 20])))
+
+
+def test_two_calls_that_launch_one_kernel():
+    """A driver's call inside a runtime's call, with the same correlation."""
+    again = [launch(nth, 10 * nth, name="cuLaunchKernel", cat="cuda_driver") for nth in range(1, 21)]
+    assert "lost-work" not in noted(part([*again, *launched(20)]))
+
+
+def test_kernels_of_a_graph_are_not_lost_while_it_is_captured():
+    capturing = [launch(0, 49, name="cudaStreamBeginCapture"), launch(0, 101, name="cudaStreamEndCapture")]
+    assert "lost-work" not in noted(part([*launched(20, without=range(5, 11)), *capturing]))
+    assert "lost-work" in noted(part([*launched(30, without=range(5, 21)), *capturing]))

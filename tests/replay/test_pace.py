@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from tracekit.replay.pace import BALANCED, IDEAL, LIKE_PEERS, LIKE_STAGES, MEASURED, NO_HOST, pace_of
-from tracekit.replay.work import BACKWARD, CLASSES, FORWARD, HOST
+from tracekit.replay.work import BACKWARD, CLASSES, FORWARD, HOST, UNRECORDED
 
 F, B, H = (CLASSES.index(name) for name in (FORWARD, BACKWARD, HOST))
 STAGES = {0: 0, 1: 0, 2: 1, 3: 1}
@@ -58,3 +58,33 @@ def test_one_class_apart(pace):
 
 def test_what_is_no_instance_stays(pace):
     assert (pace.factors(0, np.array([F]), np.array([10]))[-1] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("unseen", "others", "of_seen", "of_unseen"),
+    [
+        (6, 0, 1.0, 1 / 6),  # of 5 too many what is not recorded gives all
+        (5, 0, 1.0, 0.0),
+        (2, 0, 3 / 6, 0.0),  # it gives all that it has, the rest comes evenly
+        (6, 1, 1.0, 1 / 6),
+        (3, 1, 3 / 6, 3 / 6 * 1 / 3),  # the others pause for 1, too
+        (2, 2, 3 / 8, 3 / 8),  # no more than the others
+    ],
+)
+def test_pauses_that_others_do_not_make_are_shortened_first(unseen, others, of_seen, of_unseen):
+    """Rank 0's host takes 8, the others' 3."""
+    rows = [(rank, 0, H, 8 if rank == 0 else 3) for rank in range(4)]
+    rows += [(rank, 0, UNRECORDED, unseen if rank == 0 else others) for rank in range(4)]
+    pace = pace_of(pd.DataFrame(rows, columns=["rank", "step", "cls", "total_ns"]), range(4), {})
+    factors = pace.factors(0, np.array([H]), np.array([8]), np.array([unseen]))[:, LIKE_PEERS]
+    assert factors == pytest.approx([of_seen, 1.0, of_unseen])
+    assert (8 - unseen) * factors[0] + unseen * factors[2] == pytest.approx(3)
+
+
+def test_a_host_that_is_shorter_than_its_target_is_stretched_evenly():
+    rows = [
+        (rank, 0, cls, length) for rank in range(4) for cls, length in ((H, 2 if rank == 0 else 4), (UNRECORDED, 1))
+    ]
+    pace = pace_of(pd.DataFrame(rows, columns=["rank", "step", "cls", "total_ns"]), range(4), {})
+    factors = pace.factors(0, np.array([H]), np.array([2]), np.array([1]))[:, LIKE_PEERS]
+    assert factors.tolist() == [2, 1, 2]

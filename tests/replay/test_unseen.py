@@ -35,6 +35,13 @@ def test_who_did_not_wait_came_last():
     assert told.loc[told["rank"] == 2, "unseen"].tolist() == [-1]
 
 
+def test_who_called_all_the_time_met_nobody():
+    """Rank 2 issues a call every 10 ms: one of them comes at the right moment by chance."""
+    issued = times(*((2, at, at, 0) for at in range(20, 110, 10)))
+    assert unseen.met(times((0, 10, 100, 5)), issued).empty
+    assert waited_ms(unseen.met(times((0, 10, 100, 5)), issued.tail(1))) == {0: 90, 2: 0}
+
+
 def test_ranks_that_go_on_apart_did_not_meet():
     assert unseen.met(times((0, 10, 100, 5), (1, 90, 150, 0)), NOBODY_ELSE).empty
 

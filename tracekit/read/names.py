@@ -69,6 +69,8 @@ _DATA_LOADING = re.compile(
 _GARBAGE_COLLECTION = re.compile(
     r"garbage.?collect|^python.gc\b|^\[?gc\b|\bgc\.collect|<built-in \w+ collect\b", re.IGNORECASE
 )
+_KERNEL_LAUNCH = re.compile(r"launch(?:cooperative)?_?kernel|kernel_?launch", re.IGNORECASE)
+_CAPTURE = re.compile(r"stream_?(?P<which>begin|end)_?capture", re.IGNORECASE)
 _STREAM_WAIT = re.compile(r"stream.?wait|^event_wait$|waiteventonstream", re.IGNORECASE)
 _STEP = re.compile(r"^ProfilerStep#(\d{1,18})$")
 _COLLECTIVE_ANNOTATION = re.compile(r"^(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl|mccl):")
@@ -206,6 +208,17 @@ def is_collective_annotation(name: str) -> bool:
 def is_communication_call(name: str) -> bool:
     """Whether a host span issues or carries out communication, so that what it contains is no compute of its own."""
     return name.startswith(("c10d::", "_c10d_functional::", "record_param_comms")) or is_collective_annotation(name)
+
+
+def launches_kernel(name: str) -> bool:
+    """Whether a host call launches one kernel, unless its stream is being captured to a graph."""
+    return bool(_KERNEL_LAUNCH.search(name))
+
+
+def capture(name: str) -> str | None:
+    """Of a host call that begins or ends the capture of a stream to a graph, "begin" or "end"; None for any other."""
+    found = _CAPTURE.search(name)
+    return found["which"].lower() if found else None
 
 
 def is_gloo(name: str) -> bool:

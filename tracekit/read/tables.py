@@ -248,6 +248,9 @@ def _work_notes(raw: RawTrace, found: Sorted) -> Iterator[Note]:
     if found.clock_behind:
         message = "the device's clock is some microseconds behind the host's: work seems to end before its launch"
         yield Note("device-clock", "info", message, None, found.clock_behind)
+    if found.lost:
+        message = "kernels were launched that the file does not hold: the profiler lost events"
+        yield Note("lost-work", "warning", message, None, found.lost)
     if found.cut:
         message = "cut durations that overrun the next start on their own lane by more than can be"
         yield Note("overrun", "warning", message, None, found.cut)

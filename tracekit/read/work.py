@@ -44,6 +44,10 @@ CLOCK_MIN_WORK, CLOCK_MIN_FRAC = 20, 0.1
 """if of so much launched work such a share starts before its launch."""
 
 
+LOST_MIN, LOST_FRAC = 5, 0.005
+"""So many launches, and such a share of all, without a kernel are lost kernels."""
+
+
 @dataclass(frozen=True)
 class Sorted:
     """One rank's spans told apart. Both frames keep the row labels of the raw table and are in order of start."""
@@ -54,6 +58,7 @@ class Sorted:
     cut: int
     before_launch: int
     clock_behind: int
+    lost: int = 0
 
 
 def sort_out(spans: pd.DataFrame, communicates: names.Communicates) -> Sorted:
@@ -67,10 +72,11 @@ def sort_out(spans: pd.DataFrame, communicates: names.Communicates) -> Sorted:
     if not is_work.any():
         return _on_cpu(spans)
     work, host = _launched(spans[is_work], _on_their_stream(spans[~is_work]))
+    lost = _lost(work, host)
     early = (work["end_ns"] < work["launch_ns"]).to_numpy()
     behind = early & _clock_behind(work)
     work, cut = _without_overruns(work[~early | behind] if early.any() else work)
-    return Sorted(work, host, False, cut, int((early & ~behind).sum()), int(behind.sum()))
+    return Sorted(work, host, False, cut, int((early & ~behind).sum()), int(behind.sum()), lost)
 
 
 def _kinds(spans: pd.DataFrame, communicates: names.Communicates) -> pd.Categorical:
@@ -116,6 +122,32 @@ def _launched(work: pd.DataFrame, host: pd.DataFrame) -> tuple[pd.DataFrame, pd.
         work.assign(launch_ns=_at(launcher, starts_ns, NO_TIME), launch_lane=_at(launcher, lanes, -1)),
         host.assign(kind=_with_kind(host, launched & is_kind(host, RUNTIME), LAUNCH), launch_ns=wait_ns),
     )
+
+
+def _lost(work: pd.DataFrame, host: pd.DataFrame) -> int:
+    """How many kernels must be missing: launches between others that led to none, unless a graph was captured then.
+
+    Nought where they are so few that a call which failed explains them. Of all real traces at hand none lacks any.
+    """
+    labels, starts_ns = host["name"].cat.categories, host["start_ns"].to_numpy()
+    launching = np.array([names.launches_kernel(name) for name in labels], bool)[host["name"].cat.codes]
+    known_ns = work["launch_ns"].to_numpy()[work["launch_ns"].to_numpy() != NO_TIME]
+    if not launching.any() or not len(known_ns):
+        return 0
+    launching &= (starts_ns >= known_ns.min()) & (starts_ns <= known_ns.max()) & ~_capturing(host)
+    ids = host["correlation"].to_numpy()
+    launching &= ids != NO_ID
+    lost = int((launching & ~np.isin(ids, work["correlation"].to_numpy())).sum())
+    return lost if lost >= max(LOST_MIN, LOST_FRAC * launching.sum()) else 0
+
+
+def _capturing(host: pd.DataFrame) -> Flags:
+    """Which calls are made while some stream is captured to a graph, whose kernels run later, and often."""
+    which = np.array([names.capture(name) for name in host["name"].cat.categories], object)
+    if not any(which):
+        return np.zeros(len(host), bool)
+    told = which[host["name"].cat.codes]
+    return np.asarray(np.cumsum((told == "begin").astype(int) - (told == "end").astype(int)) > 0)
 
 
 def _first_with_id(wanted: npt.NDArray[np.uint64], ids: npt.NDArray[np.uint64], places: Times) -> Times:

@@ -194,7 +194,7 @@ def with_marks(blocks: Blocks, at: Times) -> Blocks:
 def host_timeline(
     one: RankTables, told: RankWork, blocks: Blocks, waited: Times, steps: tuple[Times, Times], base_ns: int
 ) -> Timeline:
-    """What the host does from its first step on, as instances, the waits left out.
+    """What the host does from its first step on, as codes of `RankWork`, the waits left out.
 
     `waited` is how much of each unseen time counts as waiting.
     """
@@ -202,6 +202,7 @@ def host_timeline(
     last = [ends.max(initial=0), blocks.at.max(initial=0), told.work.launch.max(initial=0), *told.program[1][-1:]]
     layers = [(begins, np.append(begins[1:], max(last) + 1), _instances(one, told, HOST))]
     layers.append(_waited(told.work, blocks, waited))
+    layers.append(_not_recorded(one, told, blocks, waited, begins))
     layers.append(told.program)
     for cls, kind in LAYERS:
         starts, stops = spans_of(one.host, kind, base_ns)
@@ -218,6 +219,17 @@ def _waited(work: Work, blocks: Blocks, waited: Times) -> tuple[Times, Times, Co
     over[blocks.unseen] += waited
     spans = union(blocks.since, np.maximum(over, blocks.since))
     return spans.starts, spans.ends, np.full(len(spans), NOTHING)
+
+
+def _not_recorded(
+    one: RankTables, told: RankWork, blocks: Blocks, waited: Times, begins: Times
+) -> tuple[Times, Times, Codes]:
+    """The unseen times that do not count as waiting, as what is not recorded of their step's host."""
+    starts, ends = blocks.since[blocks.unseen] + waited, blocks.at[blocks.unseen]
+    step = np.searchsorted(begins, starts, side="right") - 1
+    held = (step >= 0) & (ends > starts)
+    codes = told.unseen_of(_instances(one, told, HOST)[step[held]])
+    return starts[held], ends[held], codes
 
 
 def _instances(one: RankTables, told: RankWork, cls: str) -> Codes:

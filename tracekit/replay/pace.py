@@ -14,18 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.replay.work import CLASSES, HOST_CLASSES, Codes
+from tracekit.replay.work import CLASSES, HOST, HOST_CLASSES, UNRECORDED, Codes
 
 MEASURED, IDEAL, LIKE_PEERS, LIKE_STAGES, BALANCED, NO_HOST = range(6)
 """Variants; after these come, for each class of the job, all ideal but it, and only it ideal."""
 FIXED = 6
+PLACES = range(len(CLASSES) + 1)
+"""Of classes, and of what is not recorded of the host's."""
 
 Factors = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Targets:
-    """For one rank: the target of each class (a place in `CLASSES`) by variant, NaN where it stays as measured.
+    """For one rank: the target of each class (one of `PLACES`) by variant, NaN where it stays as measured.
 
     `balance` is the factor by class that makes the rank's stage as long as the mean stage.
     """
@@ -56,26 +58,59 @@ class Pace:
         """The variant in which only this class is ideal."""
         return self.all_but(cls) + 1
 
-    def factors(self, rank: int, cls: Codes, total_ns: Codes) -> Factors:
-        """By instance and variant, how many nanoseconds one of it takes; the last row is for what is no instance."""
+    def factors(self, rank: int, cls: Codes, total_ns: Codes, unseen_ns: Codes | None = None) -> Factors:
+        """By code (see `RankWork`) and variant, how many nanoseconds one of it takes.
+
+        `unseen_ns` is how much of each of the host's instances is not recorded. Where that is more than its own target,
+        what makes the host too long is taken from it first: a pause is mended where it is, not by a little everywhere.
+        """
         told = self.of_rank[rank]
         own = np.where(total_ns > 0, total_ns, np.nan)
         ideal, peers, stages = ((target[cls] / own) for target in (told.ideal, told.peers, told.stages))
         columns = [np.ones(len(cls)), ideal, peers, stages, told.balance[cls], ~np.isin(cls, _HOST) * 1.0]
         for one in self.classes:
             columns += [np.where(cls == one, 1.0, ideal), np.where(cls == one, ideal, 1.0)]
-        table = np.column_stack(columns) if len(cls) else np.empty((0, self.variants))
-        return np.vstack([np.nan_to_num(table, nan=1.0), np.ones((1, self.variants))])
+        table = np.nan_to_num(np.column_stack(columns) if len(cls) else np.empty((0, self.variants)), nan=1.0)
+        host = np.flatnonzero(cls == HOST_PLACE)
+        unseen = np.zeros(len(host)) if unseen_ns is None else unseen_ns.astype(float)
+        pause = _beyond(self._unrecorded(told), unseen)
+        table[host], of_unseen = _pauses_first(table[host], total_ns[host].astype(float), unseen, pause)
+        return np.vstack([table, np.ones((1, self.variants)), of_unseen])
+
+    def _unrecorded(self, told: Targets) -> Factors:
+        """The target by variant of what is not recorded of the host's time, NaN where it stays as measured."""
+        ideal, peers, stages = (target[UNRECORDED] for target in (told.ideal, told.peers, told.stages))
+        of_host = [(np.nan, ideal) if one == HOST_PLACE else (ideal, np.nan) for one in self.classes]
+        return np.array(
+            [np.nan, ideal, peers, stages, np.nan, np.nan, *(target for pair in of_host for target in pair)]
+        )
 
 
-_HOST = [CLASSES.index(name) for name in HOST_CLASSES]
+def _beyond(target: Factors, unseen: Factors) -> Factors:
+    """By host and variant, how much of what is not recorded is beyond its target."""
+    return np.nan_to_num(np.clip(unseen[:, None] - target, 0, None))
+
+
+def _pauses_first(factors: Factors, total: Factors, unseen: Factors, pause: Factors) -> tuple[Factors, Factors]:
+    """The factors of hosts apart: of what is recorded of each, and of what is not.
+
+    What is too long is taken from pauses that others do not make, and then evenly from all that is left.
+    """
+    total, unseen = total[:, None], unseen[:, None]
+    taken = np.minimum(np.clip(total * (1 - factors), 0, None), pause)
+    evenly = np.where(total > taken, total * factors / np.maximum(total - taken, 1e-9), factors)
+    return evenly, np.where(unseen > 0, evenly * (unseen - taken) / np.maximum(unseen, 1e-9), evenly)
+
+
+HOST_PLACE = CLASSES.index(HOST)
+_HOST = [*(CLASSES.index(name) for name in HOST_CLASSES), UNRECORDED]
 
 
 def pace_of(instances: pd.DataFrame, ranks: Sequence[int], stage_of: Mapping[int, int]) -> Pace:
     """The pace of a job from the totals of its instances: `rank, step, cls, total_ns`."""
     rows = instances[(instances["total_ns"] > 0) | instances["cls"].isin(_HOST)]
     rows = rows.assign(stage=rows["rank"].map(stage_of).fillna(-1).astype(int))
-    classes = sorted(set(rows.loc[rows["total_ns"] > 0, "cls"].tolist()))
+    classes = sorted(set(rows.loc[rows["total_ns"] > 0, "cls"].tolist()) - {UNRECORDED})
     by_rank = _sums(rows, "rank")
     by_stage = _sums(rows, "stage")
     whole = by_rank.groupby(level="cls").sum()
@@ -105,13 +140,13 @@ def _sums(rows: pd.DataFrame, by: str) -> pd.DataFrame:
 
 def _of(table: pd.DataFrame, key: int) -> pd.DataFrame:
     rows = table.xs(key, level=0) if key in table.index.get_level_values(0) else table.iloc[:0].droplevel(0)
-    return pd.DataFrame(rows).reindex(range(len(CLASSES)), fill_value=0)
+    return pd.DataFrame(rows).reindex(PLACES, fill_value=0)
 
 
 def _mean(table: pd.DataFrame) -> Factors:
-    table = table.reindex(range(len(CLASSES)), fill_value=0)
+    table = table.reindex(PLACES, fill_value=0)
     return _array((table["sum"] / table["count"].where(table["count"] > 0)).astype(float))
 
 
 def _array(column: pd.Series) -> Factors:
-    return column.reindex(range(len(CLASSES))).to_numpy(np.float64, copy=True)
+    return column.reindex(PLACES).to_numpy(np.float64, copy=True)

@@ -62,7 +62,8 @@ def _of_host(one: RankTables, host: pd.DataFrame, base_ns: int) -> pd.DataFrame:
         return mine
     rank = look_at(one, base_ns)
     doing = rank.timeline.doing
-    cls = np.where(doing >= 0, np.append(rank.told.instances.cls, CLASSES.index(HOST))[doing], CLASSES.index(HOST))
+    others = np.full(rank.told.codes - rank.told.as_measured, CLASSES.index(HOST))
+    cls = np.where(doing >= 0, np.append(rank.told.instances.cls, others)[doing], CLASSES.index(HOST))
     borders = rank.timeline.times[1:-1][_lasts(cls, rank.timeline.lengths)] + base_ns
     start, end = mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()
     first, last = np.searchsorted(borders, start, side="right"), np.searchsorted(borders, end, side="left")

@@ -63,13 +63,23 @@ class Rank:
 
     @cached_property
     def totals(self) -> Times:
-        """Nanoseconds of each instance."""
+        """Nanoseconds of each instance, of the host's with what is not recorded."""
         work, count = self.work, len(self.told.instances.cls)
         of_device = np.bincount(work.instance[work.instance >= 0], (work.end - work.start)[work.instance >= 0], count)
-        doing = self.timeline.doing
-        told = (doing >= 0) & (doing < count)
-        of_host = np.bincount(doing[told], self.timeline.lengths[told], count)
-        return np.asarray(of_device + of_host, np.int64)
+        total_ns = (of_device + self._of_host[:count]).astype(np.int64)
+        total_ns[self.told.hosts] += self.unseen_ns
+        return np.asarray(total_ns, np.int64)
+
+    @property
+    def unseen_ns(self) -> Times:
+        """Nanoseconds that are not recorded of each of the host's instances."""
+        return self._of_host[self.told.as_measured + 1 :]
+
+    @cached_property
+    def _of_host(self) -> Times:
+        """Nanoseconds of each code on the host's timeline."""
+        doing, lengths = self.timeline.doing, self.timeline.lengths
+        return np.asarray(np.bincount(doing[doing >= 0], lengths[doing >= 0], self.told.codes), np.int64)
 
 
 def look_at(one: RankTables, base_ns: int, met: pd.DataFrame | None = None) -> Rank:

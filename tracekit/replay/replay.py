@@ -30,7 +30,7 @@ from tracekit.replay.pace import IDEAL, MEASURED, NO_HOST, Pace, pace_of
 from tracekit.replay.rank import Stretches
 from tracekit.replay.segments import DONE, NO_NODE, READY, UNEXPLAINED, edges, first_look
 from tracekit.replay.unseen import NOBODY
-from tracekit.replay.work import CLASSES, HOST
+from tracekit.replay.work import CLASSES, HOST, UNRECORDED
 
 TRUSTED_FRAC = 0.05
 """Above this `error_frac` a replay is not to be trusted; the study leaves out jobs beyond the same bound."""
@@ -198,7 +198,8 @@ def _met(graph: Graph, run: Run, ranks: tuple[int, ...]) -> pd.DataFrame:
 def _without(lengths: pd.DataFrame, met: pd.DataFrame) -> pd.DataFrame:
     """The lengths of instances without what of the host's time is taken as waiting."""
     less = met[met["unseen"] >= 0].groupby(["rank", "step"])["waited_ns"].sum().rename("less").reset_index()
-    rows = lengths.merge(less.assign(what=CLASSES.index(HOST)), on=["rank", "step", "what"], how="left")
+    of_host = pd.concat([less.assign(what=what) for what in (CLASSES.index(HOST), UNRECORDED)])
+    rows = lengths.merge(of_host, on=["rank", "step", "what"], how="left")
     length_ns = (rows["length_ns"] - rows["less"].fillna(0)).clip(lower=0).astype("int64")
     return rows.assign(length_ns=length_ns).drop(columns="less")
 

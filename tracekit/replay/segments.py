@@ -21,7 +21,7 @@ from tracekit.model import RankTables
 from tracekit.replay.pace import Pace
 from tracekit.replay.rank import Rank, Stretches, look_at
 from tracekit.replay.unseen import NOBODY
-from tracekit.replay.work import CLASSES, HOST, Codes, Flags, Times, Work
+from tracekit.replay.work import CLASSES, HOST, UNRECORDED, Codes, Flags, Times, Work
 
 NEVER = -np.inf
 SOURCE, NO_NODE, UNEXPLAINED = -1, -2, -3
@@ -44,8 +44,13 @@ def first_look(one: RankTables, stretches: Stretches) -> pd.DataFrame:
         return _table([], None, 1).assign(length_ns=0)
     rank = look_at(one, stretches.base_ns)
     kinds = rank.told.instances
-    measured = np.ones((len(kinds.cls) + 1, 1))
-    lengths = pd.DataFrame({"step": kinds.step, "what": kinds.cls, "length_ns": rank.totals})
+    measured = np.ones((rank.told.codes, 1))
+    hosts = rank.told.hosts
+    lengths = pd.DataFrame({
+        "step": np.append(kinds.step, kinds.step[hosts]),
+        "what": np.append(kinds.cls, np.full(len(hosts), UNRECORDED)),
+        "length_ns": np.append(rank.totals, rank.unseen_ns),
+    })  # fmt: skip
     late = pd.DataFrame({"kind": [UNEXPLAINED], "length_ns": [np.maximum(rank.unexplained, 0).sum()]})
     return pd.concat(
         [_Cut(rank, stretches, measured, NOBODY).table(), lengths.assign(kind=NO_NODE), late], ignore_index=True
@@ -62,7 +67,7 @@ def edges(one: RankTables, stretches: Stretches, pace: Pace, met: pd.DataFrame) 
         return _table([], None, pace.variants)
     mine = met[met["rank"] == one.rank]
     rank = look_at(one, stretches.base_ns, mine)
-    factors = pace.factors(one.rank, rank.told.instances.cls, rank.totals)
+    factors = pace.factors(one.rank, rank.told.instances.cls, rank.totals, rank.unseen_ns)
     return _Cut(rank, stretches, factors, mine).table()
 
 

@@ -64,13 +64,17 @@ def _clusters(times: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _others(cluster: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """Ranks that issued such a call then without having waited."""
+    """Ranks that issued such a call then without having waited, and none before while the others waited.
+
+    Who does is busy with calls all the time, and meets nobody by chance.
+    """
     length = (cluster["end_ns"] - cluster["begin_ns"]).min()
     near = max(TOGETHER_NS, TOGETHER_FRAC * length)
     end = cluster["end_ns"].min()
     first, last = calls["begin_ns"].searchsorted([end - near, end + TOGETHER_NS])
     rows = calls.iloc[first:last]
-    rows = rows[~rows["rank"].isin(cluster["rank"])].drop_duplicates("rank")
+    busy = calls.iloc[calls["begin_ns"].searchsorted(cluster["begin_ns"].min()) : first]["rank"]
+    rows = rows[~rows["rank"].isin(cluster["rank"]) & ~rows["rank"].isin(busy)].drop_duplicates("rank")
     return rows.assign(end_ns=rows["begin_ns"], unseen=-1, slack_ns=0.0)
 
 

@@ -8,6 +8,7 @@ step, and of one micro-batch where annotations tell them, is an instance: what a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,8 @@ FORWARD, BACKWARD, OPTIMIZER, OTHER = "forward", "backward", "optimizer", "other
 COPIES, HOST, LOADING, COLLECTION = "copies", "host", "data loading", "garbage collection"
 PHASES = ("forward", "backward", "backward input", "backward weight", "overlapped forward and backward")
 CLASSES = (*PHASES, OPTIMIZER, OTHER, COPIES, HOST, LOADING, COLLECTION)
+UNRECORDED = len(CLASSES)
+"""Beside the classes: what is not recorded of the host's time."""
 HOST_CLASSES = (HOST, LOADING, COLLECTION)
 """Classes that are the host's time: an instance is a rank's step, also where it is nought."""
 
@@ -118,6 +121,20 @@ class RankWork:
     def as_measured(self) -> int:
         """The code of work of no instance."""
         return len(self.instances.cls)
+
+    @cached_property
+    def hosts(self) -> Codes:
+        """The instances of the host, one for each step that is an example."""
+        return np.flatnonzero(self.instances.cls == CLASSES.index(HOST))
+
+    def unseen_of(self, hosts: Codes) -> Codes:
+        """The codes of what is not recorded of the host's instances; the code of no instance stays."""
+        return np.where(hosts == self.as_measured, hosts, self.as_measured + 1 + np.searchsorted(self.hosts, hosts))
+
+    @property
+    def codes(self) -> int:
+        """How many codes there are: of instances, of no instance, and of what is not recorded of a step's host."""
+        return self.as_measured + 1 + len(self.hosts)
 
 
 def rank_work(one: RankTables, base_ns: int) -> RankWork:

@@ -19,7 +19,16 @@ from tracekit.replay.costs import Judged
 CODE = "incomplete-data"
 SHOWN = 5
 CODES = (
-    *("missing-rank", "truncated", "lost-event", "several-jobs", "no-overlap", "unassigned-file", "no-device-work"),
+    *(
+        "missing-rank",
+        "truncated",
+        "lost-event",
+        "lost-work",
+        "several-jobs",
+        "no-overlap",
+        "unassigned-file",
+        "no-device-work",
+    ),
     *("no-work", "overrun", "half-span", "strange-event", "impossible-time", "world-size", "wrong-rank"),
 )
 

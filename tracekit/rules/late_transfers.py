@@ -2,7 +2,8 @@
 
 What it means: the others' waits are this rank's doing, step after step, but it computes as fast as they do and its host
 is no later than theirs: between its call and the transfer something holds it up. A slow network path or a busy NIC, a
-communication library's thread that gets no core, a clock that was not put right.
+communication library's thread that gets no core, a clock that was not put right. (Stages of a pipeline wait for each
+other in any case: there only what is beyond their bubble counts.)
 How to confirm: `tracekit explain blame`, beside `pace` and `stalls`, which show nothing on that rank; the rank's calls
 in `tracekit export --perfetto` begin later than they were issued; nccl-tests or iperf between its host and another.
 What to do: test the link and the NIC; give the communication threads cores of their own; check the hosts' clocks.
@@ -41,7 +42,7 @@ def check(asked: Judged) -> Iterator[Finding]:
     waited_ns = float(by_rank.max())
     rank = int(blame.loc[blame["blamed_rank"] == by_rank.idxmax(), "blamed_rank"].iloc[0])
     waiters = sorted(set(blame.loc[blame["blamed_rank"] == rank, "rank"].tolist()))
-    late_ns = waited_ns / steps / len(waiters)
+    late_ns = waited_ns / steps / len(waiters) - _bubble_ns(asked, waiters)
     if waited_ns < MOST_FRAC * by_rank.sum() or late_ns < LEAST_FRAC * step_ns(asked.run):
         return
     lasts = _lasts(asked, waiters)
@@ -68,6 +69,15 @@ def _lasts(asked: Judged, waiters: list[int]) -> tuple[int, ...]:
     rows = in_complete_steps(asked["ranks"], asked.run)
     waits_ns = rows[rows["rank"].isin(waiters)].groupby("step")["wait_ns"].mean()
     return lasting(waits_ns > LEAST_FRAC * step_ns(asked.run))
+
+
+def _bubble_ns(asked: Judged, waiters: list[int]) -> float:
+    """How long the waiters' bubble is in a step: stages of a pipeline wait for each other in any case."""
+    try:
+        rows = in_complete_steps(asked["pipeline"], asked.run)
+    except NotMeasured:
+        return 0.0
+    return float(rows.loc[rows["rank"].isin(waiters), "bubble_ns"].mean())
 
 
 def _excess_ns(asked: Judged, measure: str, columns: list[str], rank: int, waiters: list[int]) -> float:

@@ -23,6 +23,8 @@ from tracekit.replay.costs import Judged
 CODE = "stage-imbalance"
 LEAST_FACTOR = 1.05
 """A stage that takes so many times the mean of the others is out of balance: a layer of twenty is 5 %;"""
+COMPUTES_FRAC = 0.5
+"""if so much of what it takes longer is compute;"""
 SLOW_DEVICE_FACTOR = 1.03
 """unless its kernels are slower than those of its like, by so much."""
 
@@ -44,6 +46,8 @@ def check(asked: Judged) -> Iterator[Finding]:
         return
     factor, excess_ns = float(factors.median()), float((by_place[longest] - others).mean())
     microbatches = float(rows["microbatches"].max())
+    if _computes_more_ns(asked, ranks) < COMPUTES_FRAC * excess_ns * microbatches:
+        return
     cost_ns = asked.costs.saved_ns(f"stage:{longest}", excess_ns * microbatches)
     if cost_ns < LEAST_COST_FRAC * step_ns(asked.run):
         return
@@ -54,6 +58,13 @@ def check(asked: Judged) -> Iterator[Finding]:
         (f"forward and backward of a micro-batch take, by place in the pipeline, {each}", *_pace(asked, ranks)),
         f"move layers from stage {longest} to the others, or split what only it has",
     )  # fmt: skip
+
+
+def _computes_more_ns(asked: Judged, ranks: tuple[int, ...]) -> float:
+    """How much more the ranks compute in a step than the others: what they have beside that waits for a slow link."""
+    rows = in_complete_steps(asked["breakdown"], asked.run)
+    mine = rows["rank"].isin(ranks)
+    return float(rows.loc[mine, "compute_ns"].mean() - rows.loc[~mine, "compute_ns"].mean())
 
 
 def _on_rank(rows: pd.DataFrame) -> pd.Series:
