@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,6 +28,8 @@ DEEPEST, MOST_FOLDERS, MOST_RUNS = 6, 20_000, 500
 KEPT = 4
 """So many runs stay open."""
 NO_TRACES = ("run.json", "truth.json", "collectives.json", "package.json")
+HEAD_BYTES = 1 << 16
+_WORLD_SIZE = re.compile(rb'"world_size"\s*:\s*(\d{1,7})\b')
 HIDDEN = (".", "__pycache__", "node_modules")
 
 Progress = Callable[[str, int, int], None]
@@ -77,7 +81,9 @@ def _folders(below: Path) -> Iterator[tuple[Path, list[str]]]:
 def _of_folder(below: Path, folder: Path, files: list[str]) -> Iterator[Found]:
     traces = [one for one in files if one.lower().endswith(TRACE_SUFFIXES) and one not in NO_TRACES]
     if traces and not is_history(folder):
-        yield Found(_name(below, folder), len(traces), _changed(folder / one for one in traces), _about(folder))
+        yield Found(
+            _name(below, folder), len(traces), _changed(folder / one for one in traces), _about(folder, traces[0])
+        )
     for one in files:
         if one.lower().endswith(ARCHIVE_SUFFIXES):
             yield Found(_name(below, folder / one), 1, _changed([folder / one]), "archive")
@@ -92,18 +98,31 @@ def _changed(files: Iterator[Path] | list[Path]) -> datetime:
     return datetime.fromtimestamp(max(times))
 
 
-def _about(folder: Path) -> str:
-    """World size and layout, where a run.json of a reference workload tells them."""
+def _about(folder: Path, first: str) -> str:
+    """World size and layout, where a run.json of a reference workload tells them; else what a trace begins with."""
     try:
         told = run_file(str(folder))
         layout = described_run(told).layout if told is not None else None
     except (TracekitError, OSError, msgspec.MsgspecError):
-        return ""
+        layout = None
     if layout is None:
-        return ""
+        return _begins_with(folder / first)
     sizes = {"dp": layout.data, "pp": layout.pipeline, "tp": layout.tensor, "cp": layout.context}
     axes = " × ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
     return f"{layout.ranks} ranks{', ' + axes if axes else ''}"
+
+
+def _begins_with(trace: Path) -> str:
+    """The world size, which today's traces tell before their first event."""
+    try:
+        with trace.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+        if head.startswith(b"\x1f\x8b"):
+            head = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
+    except (OSError, zlib.error):
+        return ""
+    found = _WORLD_SIZE.search(head)
+    return f"{int(found[1])} ranks" if found else ""
 
 
 def path_of(below: Path, name: str) -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from tracekit.analysis import Analysis
+from tracekit.errors import NotMeasured
+from tracekit.report.exposed_calls import exposed_calls
 
 from .. import parts
 
@@ -19,5 +21,10 @@ def show(analysis: Analysis) -> None:
     with right:
         parts.chart(analysis, "exposed")
     parts.chart(analysis, "steps")
+    st.markdown("##### The calls that are exposed the longest")
+    try:
+        parts.table(exposed_calls(analysis.run), "exposed_calls")
+    except NotMeasured as why:
+        parts.absent(str(why))
     for name in ("overlap", "exposed", "overlap_group", "overlap_operation"):
         parts.measure(analysis, name)

@@ -1,3 +1,4 @@
+import gzip
 import os
 
 import pytest
@@ -88,3 +89,18 @@ def test_a_broken_run_says_why(root):
     (root / "broken" / "rank0.json").write_text("{")
     with pytest.raises(TracekitError, match=r"rank0\.json"):
         runs.Shelf().opened(root / "broken", lambda *_: None)
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_the_list_tells_the_world_size_that_a_trace_begins_with(root, compress):
+    (root / "c").mkdir()
+    text = b'{"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 64}, "traceEvents": []}'
+    (root / "c" / "rank0.json.gz").write_bytes(compress(text))
+    assert next(run.about for run in runs.found(root) if run.name == "c") == "64 ranks"
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b no gzip", b'{"traceEvents": []}', b'{"world_size": "x"}'])
+def test_what_a_trace_does_not_tell_is_not_in_the_list(root, content):
+    (root / "c").mkdir()
+    (root / "c" / "rank0.json").write_bytes(content)
+    assert next(run.about for run in runs.found(root) if run.name == "c") == ""

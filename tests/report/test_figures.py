@@ -45,6 +45,18 @@ def test_blame_is_who_waits_for_whom():
     assert list(heat.x) == ["1"]
 
 
+def test_bytes_from_rank_to_rank_count_once():
+    """Rank 0 sends to 1, which receives it; what rank 2 sent to 1 only the receiver's file tells."""
+    drawing = """
+        0/20 SS....  op=send peer=1 bytes=100
+        1/20 SS....  op=recv peer=0 bytes=100
+        1/21 ...SS.  op=recv peer=2 bytes=30
+    """
+    heat = of("matrix", drawing.replace("SS", "NN")).data[0]
+    assert (list(heat.x), [text[0] for text in heat.text]) == (["1"], ["0 sends", "2 sends"])
+    assert heat.z.tolist() == [[100.0], [30.0]]
+
+
 @pytest.mark.parametrize("name", ["overlap", "waits", "pipeline", "memory", "bubble", "matrix", "bandwidth"])
 def test_what_is_not_measured_has_no_figure(name):
     with pytest.raises(NotMeasured):

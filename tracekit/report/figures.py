@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 
 from tracekit import charts
@@ -158,14 +159,20 @@ def _sizes(analysis: Analysis) -> Figure:
 
 
 def _matrix(analysis: Analysis) -> Figure:
-    """Bytes from rank to rank, as sends tell them."""
+    """Bytes from rank to rank, as sends tell them, or receives where the sender's file tells none."""
     calls = analysis.run.calls
-    sends = calls[(calls["op"] == "send") & calls["peer"].notna() & calls["bytes"].notna()]
-    if sends.empty:
-        raise NotMeasured("the run has no send whose receiver and size are told")
-    rows = sends.assign(to=sends["peer"].astype(int), bytes=sends["bytes"].astype(float)).sort_values("to")
-    names = {rank: f"{rank} sends" for rank in sorted(set(rows["rank"].tolist()))}
-    return charts.heat(rows.rename(columns={"to": "receiving rank"}), "receiving rank", "rank", "bytes", "bytes",
+    told = calls[calls["op"].isin(["send", "recv"]) & calls["peer"].notna() & calls["bytes"].notna()]
+    if told.empty:
+        raise NotMeasured("the run has no send or receive whose other end and size are told")
+    sends, peer = told["op"] == "send", told["peer"].astype(int)
+    rows = told.assign(
+        source=told["rank"].where(sends, peer), to=peer.where(sends, told["rank"]), bytes=told["bytes"].astype(float)
+    )
+    sent = set(rows.loc[sends, ["source", "to"]].itertuples(index=False, name=None))
+    known = [pair in sent for pair in rows[["source", "to"]].itertuples(index=False, name=None)]
+    rows = rows[sends | ~np.array(known, bool)].sort_values("to")
+    names = {rank: f"{rank} sends" for rank in sorted(set(rows["source"].tolist()))}
+    return charts.heat(rows.rename(columns={"to": "receiving rank"}), "receiving rank", "source", "bytes", "bytes",
                        "sent in the run", names)  # fmt: skip
 
 

@@ -46,7 +46,7 @@ TITLES = {
     "bubble": ("The bubble by cause", "What the schedule must leave idle, and what comes on top."),
     "bandwidth": ("Achieved bandwidth by message size", "Small messages are bound by latency."),
     "sizes": ("Message sizes", "Many small calls?"),
-    "matrix": ("Bytes from rank to rank", "As sends tell them; collectives are not in it."),
+    "matrix": ("Bytes from rank to rank", "As sends and receives tell them; collectives are not in it."),
     "whatif": ("Saved per step if mended", "By replaying the job with that changed."),
     "path": ("The critical path", "What a step's length is made of."),
     "memory": ("Peak memory of each rank", "What tensors held, and what the allocator reserved beyond it."),
