@@ -90,9 +90,10 @@ def _chosen() -> Path | None:
     below = runs.root()
     known = {run.name: run for run in opening.found_runs(str(below))}
     asked = st.query_params.get("run") or st.session_state.get("run") or os.environ.get(runs.CHOSEN, "")
-    names = [*known, *([asked] if asked and asked not in known and asked != UPLOADED else [])]
     folder = _uploaded()
-    names = [*([UPLOADED] if folder else []), *names]
+    asked = UPLOADED if folder and st.session_state.pop("just_uploaded", False) else asked
+    names = [*([UPLOADED] if folder else []), *known]
+    names += [asked] if asked and asked not in (*known, UPLOADED) else []
     if not names:
         st.caption("There is no run below the root folder.")
         return None
@@ -144,6 +145,7 @@ def _uploaded() -> Path | None:
         for nth, file in enumerate(files):
             Path(held.name, _safe_name(file.name, nth)).write_bytes(file.getbuffer())
         st.session_state["upload_folder"], st.session_state["upload_names"] = held, names
+        st.session_state["just_uploaded"] = True
     folder: TemporaryDirectory[str] = st.session_state["upload_folder"]
     return Path(folder.name)
 

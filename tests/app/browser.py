@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,13 @@ def executable():
         reason = "no chromium: apt-get install chromium, or set TRACEKIT_CHROMIUM"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     return found
+
+
+def screenshots():
+    """The folder for pictures of pages."""
+    folder = Path(os.environ.get("TRACEKIT_SCREENSHOTS") or Path(__file__).parents[2] / "build" / "screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @contextlib.contextmanager

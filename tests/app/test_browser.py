@@ -1,8 +1,6 @@
 """The running app in a real browser."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +10,6 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 from tests.app import browser, made
 from tests.app.test_views import ORDER
 from tracekit.cli import main
-
-SCREENSHOTS = Path(os.environ.get("TRACEKIT_SCREENSHOTS") or Path(__file__).parents[2] / "build" / "screenshots")
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +47,11 @@ def walked(page, address, run):
 def test_every_page_of_a_run(address, chromium, width):
     page = chromium.new_page(viewport={"width": width, "height": 1000})
     found = browser.troubles(page)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for title in walked(page, address, "simulated"):
         assert page.get_by_test_id("stException").count() == 0, title
         assert "This did not work" not in page.inner_text("body"), title
         assert _too_wide(page) <= 0, title
-        page.screenshot(path=SCREENSHOTS / f"{title.lower().replace(' ', '-')}-{width}.png")
+        page.screenshot(path=browser.screenshots() / f"{title.lower().replace(' ', '-')}-{width}.png")
     assert not found
     page.close()
 

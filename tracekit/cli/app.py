@@ -31,7 +31,8 @@ def app(
         sys.executable, "-m", "streamlit", "run", str(main_file()), "--server.address", "127.0.0.1",
         "--server.port", str(port), "--server.headless", str(not browser).lower(), "--server.fileWatcherType", "none",
         "--server.maxUploadSize", str(UPLOAD_MB), "--browser.gatherUsageStats", "false",
-        "--client.toolbarMode", "minimal", "--client.showErrorDetails", "none", "--theme.primaryColor", "#0072B2",
+        "--client.toolbarMode", "minimal", "--client.showErrorDetails", "none",
+        "--theme.light.primaryColor", "#0072B2", "--theme.dark.primaryColor", "#56B4E9",
     ]  # fmt: skip
     return carried_out(command, {**os.environ, ROOT: str(below), CHOSEN: chosen})
 
