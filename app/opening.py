@@ -11,7 +11,7 @@ import streamlit as st
 
 from tracekit.analysis import Analysis
 from tracekit.errors import TracekitError
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 from . import parts, runs
 

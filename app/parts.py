@@ -15,7 +15,7 @@ from tracekit.charts import Figure
 from tracekit.errors import NotMeasured, TracekitError
 from tracekit.report.figures import figure
 from tracekit.report.html import TITLES, style
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 MOST_ROWS = 5_000
 _figures: WeakKeyDictionary[Analysis, dict[str, Figure]] = WeakKeyDictionary()

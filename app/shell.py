@@ -16,7 +16,7 @@ from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured, TracekitError
 from tracekit.measures.layout import shape
 from tracekit.report.account import facts
-from tracekit.report.wording import counted, plain
+from tracekit.wording import counted, plain
 
 from . import opening, parts, runs, views
 

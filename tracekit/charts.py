@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 
 from tracekit.errors import NotMeasured
 from tracekit.model import COMM, COMPUTE, MEMORY
-from tracekit.report.wording import plain, time_unit
+from tracekit.wording import plain, time_unit
 
 Figure = Any
 """A plotly figure; plotly has no types."""

@@ -9,7 +9,7 @@ from tracekit import charts
 from tracekit.analysis import Analysis
 from tracekit.compare import account_of, difference
 from tracekit.report.difference_text import KIND_NAMES
-from tracekit.report.wording import duration, kernel_name, plain
+from tracekit.wording import duration, kernel_name, plain
 
 from .. import opening, parts
 

@@ -9,7 +9,7 @@ from tracekit import charts
 from tracekit.analysis import Analysis
 from tracekit.gate.history import History, read_history, step_changes, values_of
 from tracekit.report.gate_wording import metric_name, value
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 from .. import parts, runs
 

@@ -10,7 +10,7 @@ from tracekit.plan.described import described_run, run_file
 from tracekit.plan.memory import peak
 from tracekit.report.figures import figure
 from tracekit.report.html import TITLES
-from tracekit.report.wording import size
+from tracekit.wording import size
 
 from .. import parts
 

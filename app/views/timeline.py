@@ -15,7 +15,7 @@ from tracekit.analysis import Analysis
 from tracekit.model import Run, listed
 from tracekit.report.figures import steps_of
 from tracekit.report.window import Timeline
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 from .. import parts
 

@@ -8,7 +8,7 @@ from tracekit.analysis import Analysis
 from tracekit.replay.change import all_changes, together
 from tracekit.replay.replay import TRUSTED_FRAC
 from tracekit.replay.whatif import what_if
-from tracekit.report.wording import duration, percent
+from tracekit.wording import duration, percent
 
 from .. import parts
 

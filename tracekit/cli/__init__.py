@@ -12,7 +12,7 @@ import typer
 from tracekit.cli import analyze, check, compare, demo, explain, export, history, plan, report, simulate, whatif
 from tracekit.cli.app import app as app_command
 from tracekit.errors import TracekitError
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 USAGE, INTERRUPTED, BROKEN_PIPE, INTERNAL = 2, 130, 141, 70
 """Exit codes beside those that errors carry: shells give 130 and 141 to whom Ctrl-C or a closed pipe ended."""

@@ -12,7 +12,7 @@ import typer
 
 from tracekit.cli.analyze import STDOUT
 from tracekit.errors import WrongUse
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis

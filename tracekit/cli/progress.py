@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 Progress = Callable[[int, int, str], None]
 

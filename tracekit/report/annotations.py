@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tracekit.gate.check import Verdict
 from tracekit.report import gate_wording as wording
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 
 def github_annotations(verdict: Verdict) -> str:

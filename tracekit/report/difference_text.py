@@ -13,7 +13,7 @@ from tracekit.compare import Changed, Difference
 from tracekit.compare.account import KINDS
 from tracekit.gate.facts import Differs
 from tracekit.gate.reasons import Reason
-from tracekit.report.wording import duration, kernel_name, plain, time_unit
+from tracekit.wording import duration, kernel_name, plain, time_unit
 
 ROWS = 15
 KIND_NAMES = {"compute": "compute", "comm": "exposed comm", "memory": "exposed memory", "idle": "idle"}

@@ -17,7 +17,7 @@ from tracekit.measures.breakdown import PARTS
 from tracekit.model import Run
 from tracekit.report import details
 from tracekit.report.account import in_complete_steps, rank_means
-from tracekit.report.wording import kernel_name
+from tracekit.wording import kernel_name
 
 KERNELS, CHANGES = 20, 12
 WORTH_FRAC = 0.001

@@ -13,7 +13,7 @@ from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
 from tracekit.evidence import LEAST_COST_FRAC, step_ns
 from tracekit.model import Finding
-from tracekit.report.wording import counted, duration, percent, plain
+from tracekit.wording import counted, duration, percent, plain
 
 GRAVITY = {"error": "bold red", "warning": "yellow", "info": "dim"}
 HEALTHY = f"nothing is wrong: no cause that is looked for costs {LEAST_COST_FRAC:.0%} of the step or more"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracekit.gate.check import Verdict
 from tracekit.gate.judge import Judged
 from tracekit.gate.metrics import HEADLINES, KEYED_HEADLINES
-from tracekit.report.wording import duration, plain, size
+from tracekit.wording import duration, plain, size
 
 _NAMES = {metric: name for names in (HEADLINES, KEYED_HEADLINES) for name, metric in names.items()}
 HEADLINE = {

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from tracekit.gate.history import History, drift, step_changes, values_of
 from tracekit.gate.metrics import Series
 from tracekit.report.gate_wording import metric_name, value
-from tracekit.report.wording import plain, sentence
+from tracekit.wording import plain, sentence
 
 BARS = "▁▂▃▄▅▆▇█"
 LATEST = 30

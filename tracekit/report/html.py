@@ -21,7 +21,7 @@ from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
 from tracekit.report.figures import figure
 from tracekit.report.overview import Overview, Table, Told, overview
-from tracekit.report.wording import sentence
+from tracekit.wording import sentence
 
 SECTIONS = {
     "Where the step goes": ("breakdown", "steps", "overlap", "exposed", "idle", "stalls"),

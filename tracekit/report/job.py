@@ -13,8 +13,8 @@ from tracekit.measures.layout import shape
 from tracekit.report import details
 from tracekit.report.account import in_complete_steps
 from tracekit.report.lines import labelled, shares
-from tracekit.report.wording import counted, duration, percent, plain
 from tracekit.waiting import SYNCHRONIZING
+from tracekit.wording import counted, duration, percent, plain
 
 NAMED_FRAC = 0.01
 """Who is to blame for less is not named."""

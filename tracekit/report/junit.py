@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from tracekit.gate.check import Verdict
 from tracekit.gate.judge import Judged
 from tracekit.report import gate_wording as wording
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 
 def junit_xml(verdict: Verdict) -> str:

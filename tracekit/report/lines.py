@@ -11,7 +11,7 @@ from rich.text import Text
 from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
 from tracekit.report.details import Shares
-from tracekit.report.wording import percent, plain
+from tracekit.wording import percent, plain
 
 SHARES = 5
 """So many are named, the rest is counted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracekit.report.wording import plain
+from tracekit.wording import plain
 
 _SPECIAL = {ord(character): f"&#{ord(character)};" for character in "&<>\\`*_[]|#@~!$"}
 

@@ -20,7 +20,7 @@ from tracekit.report.account import facts, not_measured, notes_by_code, rank_mea
 from tracekit.report.findings import summary
 from tracekit.report.rank_table import step_section
 from tracekit.report.text import facts_line, note_line
-from tracekit.report.wording import counted, duration, percent, plain, sentence, time_unit
+from tracekit.wording import counted, duration, percent, plain, sentence, time_unit
 
 RANK_ROWS = 64
 

@@ -12,7 +12,7 @@ from tracekit.plan.memory import USABLE
 from tracekit.plan.scaling import Point
 from tracekit.plan.search import Plans, Request, described
 from tracekit.plan.step import Prediction
-from tracekit.report.wording import counted
+from tracekit.wording import counted
 
 GB = 1e9
 NEXT_BEST = 4

@@ -13,7 +13,7 @@ from rich.text import Text
 from tracekit.analysis import Analysis
 from tracekit.measures.breakdown import PARTS
 from tracekit.report.account import rank_means, waits_known
-from tracekit.report.wording import TimeUnit, counted, percent, time_unit
+from tracekit.wording import TimeUnit, counted, percent, time_unit
 
 RANK_ROWS = 16
 OWN = {True: "waits for other ranks", False: "exposed comm"}

@@ -12,7 +12,7 @@ from tracekit.analysis import Analysis
 from tracekit.model import Run
 from tracekit.report import details
 from tracekit.report.lines import SHARES, labelled, shares
-from tracekit.report.wording import duration, kernel_name, percent, plain, size, time_unit
+from tracekit.wording import duration, kernel_name, percent, plain, size, time_unit
 
 CAUSES = {
     "host_late": "host late",

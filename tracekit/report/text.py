@@ -18,7 +18,7 @@ from tracekit.report.findings import GRAVITY, findings_section
 from tracekit.report.job import job_section
 from tracekit.report.rank_table import rank_section, step_section
 from tracekit.report.sentences import detail_section, kernel_section
-from tracekit.report.wording import counted, plain, sentence
+from tracekit.wording import counted, plain, sentence
 
 PLURAL = {"error": "errors", "warning": "warnings", "info": "info"}
 

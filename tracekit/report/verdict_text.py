@@ -12,7 +12,7 @@ from rich.text import Text
 from tracekit.gate.check import Verdict
 from tracekit.gate.judge import Judged
 from tracekit.report import gate_wording as wording
-from tracekit.report.wording import plain, sentence
+from tracekit.wording import plain, sentence
 
 STYLES = {"worse": "bold red", "unsure": "yellow", "better": "green", "same": "dim", "not comparable": "bold red"}
 WATCHED = 12

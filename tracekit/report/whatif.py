@@ -14,7 +14,7 @@ from tracekit.model import Run
 from tracekit.replay.replay import TRUSTED_FRAC
 from tracekit.replay.whatif import WhatIf
 from tracekit.report.json import SCHEMA, records
-from tracekit.report.wording import TimeUnit, counted, plain, time_unit
+from tracekit.wording import TimeUnit, counted, plain, time_unit
 
 ROWS, PATH_ROWS = 12, 6
 WORTH_FRAC = 0.001

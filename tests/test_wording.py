@@ -1,6 +1,6 @@
 import pytest
 
-from tracekit.report.wording import (
+from tracekit.wording import (
     counted,
     duration,
     kernel_name,
