@@ -54,6 +54,13 @@ def test_bars_have_hostile_names_escaped():
     assert list(figure.data[0].x) == [5.0]
 
 
+def test_bars_side_by_side_share_a_scale_and_a_name():
+    figure = charts.beside([HOSTILE], {"held": [2048], "sent": [1024]}, "bytes", "volume")
+    assert "<img" not in all_text(figure)
+    assert [(bar.name, list(bar.x)) for bar in figure.data] == [("held", [2.0]), ("sent", [1.0])]
+    assert figure.layout.xaxis.title.text == "volume, KiB"
+
+
 def test_nothing_to_draw_is_not_an_empty_chart():
     nothing = rows(rank=[], a_ns=[])
     with pytest.raises(NotMeasured):

@@ -140,3 +140,68 @@ def test_a_run_outside_the_root_is_not_read(address, chromium):
     browser.settled(page, "Overview")
     assert "there is no such run below the root folder" in page.inner_text("body")
     page.close()
+
+
+TRACES = """() => Array.from(document.querySelectorAll('.js-plotly-plot')).flatMap(plot => plot._fullData.map(
+    one => ({type: one.type, name: one.name, x: Array.from(one.x || []), y: Array.from(one.y || []),
+             z: Array.from(one.z || [], row => Array.from(row))})))"""
+
+
+def drawn(page, address, name, title):
+    """The traces of all figures of a page, as the browser holds them."""
+    page.goto(f"{address}/{name}?run=simulated")
+    browser.settled(page, title)
+    page.locator(".js-plotly-plot .plot-container").first.wait_for(timeout=60_000)
+    page.wait_for_timeout(500)
+    return page.evaluate(TRACES)
+
+
+def test_the_figures_of_each_page_are_the_numbers_of_the_command_line(root, address, chromium, tmp_path):
+    """Means over complete steps in nanoseconds against bars and shades, which are in some larger unit."""
+    assert main(["analyze", str(root / "simulated"), "--json", str(tmp_path / "told.json")]) == 0
+    told = json.loads((tmp_path / "told.json").read_text())
+    rows = {name: one["rows"] for name, one in told["measures"].items() if "rows" in one}
+    page = chromium.new_page(viewport={"width": 1440, "height": 1000})
+
+    def mean(measure, column, rank):
+        mine = [row[column] for row in rows[measure] if row["rank"] == rank]
+        return sum(mine) / len(mine)
+
+    def bars(name, title, words, measure, column):
+        [found] = [one for one in drawn(page, address, name, title) if one["name"] == words][:1]
+        expected = [mean(measure, column, rank) for rank in told["run"]["ranks"]]
+        assert found["y"] == proportional(expected), (title, words)
+
+    bars("overlap", "Overlap", "hidden under compute", "overlap", "overlap_ns")
+    bars("pipeline", "Pipeline", "busy", "pipeline", "busy_ns")
+    bars("host", "Host", "host late", "idle", "host_late_ns")
+    own, waits = [one for one in drawn(page, address, "stragglers", "Stragglers") if one["type"] == "heatmap"][:2]
+    order = [0, 2, 1, 3]  # by data, then by pipeline
+    for found, column in ((own, "own_ns"), (waits, "wait_ns")):
+        expected = [row[column] for rank in order for row in rows["ranks"] if row["rank"] == rank]
+        assert [value for line in found["z"] for value in line] == proportional(expected), column
+    on_device = [row for row in rows["memory"] if row["device"] != "cpu"]
+    ranks = told["run"]["ranks"]
+    peaks = [max(row["peak_allocated_bytes"] for row in on_device if row["rank"] == rank) for rank in ranks]
+    [found] = [one for one in drawn(page, address, "memory", "Memory") if one["name"] == "allocated at the peak"][:1]
+    assert found["y"] == proportional(peaks)
+    marks = [value for one in drawn(page, address, "communication", "Communication") if one["type"] == "scatter"
+             for value in one["y"]]  # fmt: skip
+    assert sorted(marks) == pytest.approx(
+        sorted(row["busbw_gbs"] for row in rows["bandwidth"] if row["busbw_gbs"] is not None and row["bytes"])
+    )
+    page.close()
+
+
+class proportional:
+    """Equal to a list that is this one times a power of ten, or of 1,024."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __eq__(self, other):
+        factors = [10.0**power for power in range(0, 13, 3)] + [1024.0**power for power in range(5)]
+        return any(other == pytest.approx([value / factor for value in self.values], rel=1e-6) for factor in factors)
+
+    def __repr__(self):
+        return f"proportional to {self.values}"
