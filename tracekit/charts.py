@@ -108,6 +108,20 @@ def bars(names: Iterable[object], values: Sequence[float], unit: str, words: str
     return figure
 
 
+def beside(names: Iterable[object], values: Mapping[str, Sequence[float]], unit: str, words: str) -> Figure:
+    """Several bars per name, side by side: one of each of `values`, which are named in the legend."""
+    shown = [label(name) for name in names]
+    factor, unit_name = scale(max((abs(one) for each in values.values() for one in each), default=0.0), unit)
+    figure = blank(f"{words}, {unit_name}", "", height=130 + (ROW_PX + 16) * len(shown))
+    for nth, (name, each) in enumerate(values.items()):
+        figure.add_bar(
+            x=[one / factor for one in each], y=list(range(len(shown))), orientation="h", name=label(name),
+            marker_color=OTHERS[nth % len(OTHERS)], text=shown, textposition="none", customdata=exact(each, unit),
+            hovertemplate=f"%{{text}}<br>{words}: %{{customdata}}",
+        )  # fmt: skip
+    return _rows_named(figure.update_layout(barmode="group"), shown)
+
+
 def heat(
     rows: pd.DataFrame,
     across: str,

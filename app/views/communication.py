@@ -19,12 +19,9 @@ def show(analysis: Analysis) -> None:
         "Expected bus bandwidth, GB/s (0: no line)", 0.0, 10_000.0, 0.0, key="expected", bind="query-params"
     )
     parts.draw(*TITLES["bandwidth"], lambda: charts.bandwidth(analysis["bandwidth"], expected or None), "bandwidth")
-    left, right = st.columns(2)
-    with left:
-        parts.chart(analysis, "sizes")
-    with right:
-        parts.chart(analysis, "matrix")
-    st.markdown("##### Volume beside theory")
-    st.caption("`ring_bytes` is what a ring would send for the `bytes` of the calls.")
+    for pair in (("sizes", "volume"), ("matrix", "link_speeds")):
+        for column, name in zip(st.columns(2), pair, strict=True):
+            with column:
+                parts.chart(analysis, name)
     for name in ("collectives", "bandwidth", "volume", "links"):
         parts.measure(analysis, name)

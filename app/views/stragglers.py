@@ -17,11 +17,10 @@ TITLE, ORDER = "Stragglers", 6
 def show(analysis: Analysis) -> None:
     """The page."""
     opening.diagnosed(analysis)
-    left, right = st.columns(2)
-    with left:
-        parts.chart(analysis, "own")
-    with right:
-        parts.chart(analysis, "waits")
+    for pair in (("own", "waits"), ("own_grid", "waits_grid")):
+        for column, name in zip(st.columns(2), pair, strict=True):
+            with column:
+                parts.chart(analysis, name)
     parts.chart(analysis, "blame")
     st.subheader("Causes")
     parts.markup(html.findings_part(summary(analysis), findings(analysis)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pandas as pd
 
 from tracekit import charts
 from tracekit.analysis import Analysis
-from tracekit.axes import DATA, PIPELINE, SHORT, TENSOR
+from tracekit.axes import CONTEXT, DATA, PIPELINE, SHORT, TENSOR
 from tracekit.charts import Figure, Order, Part
 from tracekit.errors import NotMeasured, WrongUse
 from tracekit.idling import CAUSES
@@ -17,7 +17,9 @@ from tracekit.measures.breakdown import PARTS
 from tracekit.model import Run
 from tracekit.report import details
 from tracekit.report.account import in_complete_steps, rank_means
-from tracekit.wording import kernel_name
+from tracekit.transfers import shared_calls
+from tracekit.waiting import with_waits
+from tracekit.wording import counted, kernel_name
 
 KERNELS, CHANGES = 20, 12
 WORTH_FRAC = 0.001
@@ -56,20 +58,27 @@ def figure(analysis: Analysis, name: str) -> Figure:
 
 
 def order(analysis: Analysis) -> Order:
-    """The ranks by their place along data, pipeline and tensor, each named with it, else by their number."""
+    """The ranks by their place along data, pipeline, context and tensor, each named with it, else by their number."""
     ranks = sorted(set(analysis.run.ranks["rank"].tolist()))
     try:
-        places = analysis["places"]
+        table = _places(analysis).reindex(ranks)
     except NotMeasured:
         return {rank: f"rank {rank}" for rank in ranks}
-    shown = [axis for axis in (DATA, PIPELINE, TENSOR) if axis in set(places["axis"])]
-    table = places.pivot_table(index="rank", columns="axis", values="place", aggfunc="first").reindex(ranks)
+    shown = [str(axis) for axis in table.columns]
     named = {
         rank: " ".join([f"rank {rank}", *(f"{SHORT[one]} {int(at)}" for one, at in zip(shown, own, strict=True))])
-        for rank, own in zip(ranks, table[shown].fillna(-1).to_numpy().tolist(), strict=True)
+        for rank, own in zip(ranks, table.fillna(-1).to_numpy().tolist(), strict=True)
     }
-    by_place = table[shown].reset_index().sort_values([*shown, "rank"], na_position="last")["rank"].tolist()
+    by_place = table.reset_index().sort_values([*shown, "rank"], na_position="last")["rank"].tolist()
     return {rank: named[rank] for rank in by_place}
+
+
+def _places(analysis: Analysis) -> pd.DataFrame:
+    """Each rank's place along the axes that are known, the outermost first."""
+    places = analysis["places"]
+    shown = [axis for axis in (DATA, PIPELINE, CONTEXT, TENSOR) if axis in set(places["axis"])]
+    table = places.pivot_table(index="rank", columns="axis", values="place", aggfunc="first")
+    return table.reindex(columns=shown)
 
 
 def gantt(analysis: Analysis, step: int) -> Figure:
@@ -137,6 +146,40 @@ def _waits(analysis: Analysis) -> Figure:
     return charts.heat(analysis["ranks"], "step", "rank", "wait_ns", "ns", "waits for other ranks", order(analysis))
 
 
+def _grid(analysis: Analysis, value: str, words: str) -> Figure:
+    """The ranks as the layout has them: a row per place along its outermost axis, a column per place along the rest."""
+    places = _places(analysis).dropna()
+    if len(places.columns) < 2:
+        raise NotMeasured("the layout has fewer than two known axes, so the ranks make no grid")
+    if places.duplicated().any():
+        raise NotMeasured("the layout's known axes do not tell all ranks apart, so they make no grid")
+    outer, inner = places.columns[0], list(places.columns[1:])
+    columns = places[inner].drop_duplicates().sort_values(inner)
+    names = [_place_name(inner, at) for at in columns.to_numpy()]
+    across = " × ".join(SHORT[axis] for axis in inner)
+    rows = _per_rank(analysis, "ranks", [value]).merge(places.reset_index(), on="rank")
+    told = [_place_name(inner, at) for at in rows[inner].to_numpy()]
+    rows = rows.assign(**{across: pd.Categorical(told, names, ordered=True)}, outer=rows[outer].astype(int))
+    named = {int(at): f"{SHORT[outer]} {int(at)}" for at in sorted(set(rows["outer"]))}
+    shown = charts.heat(rows, across, "outer", value, "ns", words, named)
+    ranks = rows.pivot_table(index="outer", columns=across, values="rank", observed=True)
+    shown.data[0].text = [[f"rank {one:.0f}, {row}" for one in own]
+                          for row, own in zip(named.values(), ranks.to_numpy(), strict=True)]  # fmt: skip
+    return shown
+
+
+def _place_name(axes: list[str], at: Iterable[float]) -> str:
+    return " ".join(f"{SHORT[axis]} {int(one)}" for axis, one in zip(axes, at, strict=True))
+
+
+def _own_grid(analysis: Analysis) -> Figure:
+    return _grid(analysis, "own_ns", "own time, mean step")
+
+
+def _waits_grid(analysis: Analysis) -> Figure:
+    return _grid(analysis, "wait_ns", "waits for other ranks, mean step")
+
+
 def _blame(analysis: Analysis) -> Figure:
     names = {rank: f"{rank} waits" for rank in sorted(set(analysis["blame"]["rank"].tolist()))}
     rows = analysis["blame"].rename(columns={"blamed_rank": "blamed rank"}).sort_values("blamed rank")
@@ -174,6 +217,36 @@ def _matrix(analysis: Analysis) -> Figure:
     names = {rank: f"{rank} sends" for rank in sorted(set(rows["source"].tolist()))}
     return charts.heat(rows.rename(columns={"to": "receiving rank"}), "receiving rank", "source", "bytes", "bytes",
                        "sent in the run", names)  # fmt: skip
+
+
+def _link_speeds(analysis: Analysis) -> Figure:
+    """Bytes over transfer times of matched sends, from rank to rank."""
+    run = with_waits(analysis.run)
+    met = shared_calls(run)
+    ends = run.calls[(run.calls["op"] == "send") & run.calls["match"].notna() & run.calls["peer"].notna()]
+    ends = ends.set_index("match")[["rank", "peer"]].astype("int64")
+    told = met[met["bytes"].notna() & met["time_ns"].notna()].join(ends, how="inner")
+    if told.empty:
+        raise NotMeasured("the run has no matched send whose size and transfer are known")
+    sums = told.astype({"bytes": float, "time_ns": float}).groupby(["rank", "peer"])[["bytes", "time_ns"]].sum()
+    rows = sums.assign(gbs=sums["bytes"] / sums["time_ns"]).reset_index()
+    names = {rank: f"{rank} sends" for rank in sorted(set(rows["rank"].tolist()))}
+    return charts.heat(rows.rename(columns={"peer": "receiving rank"}), "receiving rank", "rank", "gbs", "GB/s",
+                       "bytes over time of transfer", names)  # fmt: skip
+
+
+def _volume(analysis: Analysis) -> Figure:
+    """Bytes of a mean step of a rank by operation and size of the group, beside what a ring sends for them."""
+    rows = in_complete_steps(analysis["volume"], analysis.run)
+    known = rows[rows["bytes"].notna() & rows["ring_bytes"].notna() & rows["ranks_in_group"].notna()]
+    if known.empty:
+        raise NotMeasured("the run has no communication whose size and group are known")
+    steps = len(rows[["rank", "step"]].drop_duplicates())
+    sums = known.groupby(["op", "ranks_in_group"])[["bytes", "ring_bytes"]].sum().astype(float) / steps
+    sums = sums.sort_values("bytes", ascending=False).head(CHANGES)
+    names = [f"{op}, {counted(int(ranks), 'rank')}" for op, ranks in sums.index]
+    values = {"bytes of the arrays": sums["bytes"].tolist(), "sent in a ring": sums["ring_bytes"].tolist()}
+    return charts.beside(names, values, "bytes", "per rank and step")
 
 
 def _phases(analysis: Analysis) -> Figure:
@@ -240,7 +313,8 @@ def _steps(analysis: Analysis) -> Figure:
 
 FIGURES: dict[str, Callable[[Analysis], Figure]] = {
     "breakdown": _breakdown, "steps": _steps, "overlap": _overlap, "exposed": _exposed, "idle": _idle,
-    "stalls": _stalls, "own": _own, "waits": _waits, "blame": _blame, "kernels": _kernels, "bandwidth": _bandwidth,
-    "sizes": _sizes, "matrix": _matrix, "pipeline": _pipeline, "phases": _phases, "bubble": _bubble,
-    "whatif": _whatif, "path": _path, "memory": _memory, "memory_steps": _memory_steps, "launch_delay": _launch_delay,
+    "stalls": _stalls, "own": _own, "waits": _waits, "own_grid": _own_grid, "waits_grid": _waits_grid, "blame": _blame,
+    "kernels": _kernels, "bandwidth": _bandwidth, "sizes": _sizes, "matrix": _matrix, "link_speeds": _link_speeds,
+    "volume": _volume, "pipeline": _pipeline, "phases": _phases, "bubble": _bubble, "whatif": _whatif, "path": _path,
+    "memory": _memory, "memory_steps": _memory_steps, "launch_delay": _launch_delay,
 }  # fmt: skip

@@ -25,9 +25,9 @@ from tracekit.wording import sentence
 
 SECTIONS = {
     "Where the step goes": ("breakdown", "steps", "overlap", "exposed", "idle", "stalls"),
-    "Who waits for whom": ("own", "waits", "blame"),
+    "Who waits for whom": ("own", "waits", "own_grid", "waits_grid", "blame"),
     "Pipeline": ("pipeline", "phases", "bubble"),
-    "Communication": ("bandwidth", "sizes", "matrix"),
+    "Communication": ("bandwidth", "sizes", "volume", "matrix", "link_speeds"),
     "What mending would buy": ("whatif", "path"),
     "Memory and kernels": ("memory", "launch_delay", "kernels"),
 }
@@ -40,6 +40,8 @@ TITLES = {
     "stalls": ("What the host did meanwhile", "Data loading, garbage collection, synchronising, Python."),
     "own": ("Own time per rank and step", "Bright: the rank that the others wait for."),
     "waits": ("Waits per rank and step", "Bright: the rank waits for others; a straggler stays dark."),
+    "own_grid": ("Own time, as the ranks are laid out", "Is it one rank, a whole stage, or a whole replica?"),
+    "waits_grid": ("Waits, as the ranks are laid out", "Dark: what the others wait for."),
     "blame": ("Who makes whom wait", "Exposed waits of a rank (row), charged to the rank that caused them (column)."),
     "pipeline": ("Forwards and backwards of one step", "Which rank computes which micro-batch when?"),
     "phases": ("Busy and bubble of each rank", "Where in the step do stages idle?"),
@@ -47,6 +49,8 @@ TITLES = {
     "bandwidth": ("Achieved bandwidth by message size", "Small messages are bound by latency."),
     "sizes": ("Message sizes", "Many small calls?"),
     "matrix": ("Bytes from rank to rank", "As sends and receives tell them; collectives are not in it."),
+    "link_speeds": ("Bandwidth from rank to rank", "Bytes over transfer times of sends; dark: a slow link."),
+    "volume": ("Volume beside theory", "What a rank's calls hold in a step, and what a ring would send for it."),
     "whatif": ("Saved per step if mended", "By replaying the job with that changed."),
     "path": ("The critical path", "What a step's length is made of."),
     "memory": ("Peak memory of each rank", "What tensors held, and what the allocator reserved beyond it."),
