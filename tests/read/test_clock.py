@@ -1,9 +1,10 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.read.drawn_calls import calls
 from tracekit.read import clock
-from tracekit.read.clock import Clock, Tie
+from tracekit.read.clock import Bounds, Clock, Tie
 
 HOUR_NS = 3600 * 10**9
 
@@ -20,13 +21,13 @@ def offsets(ranks, ties, bounds=None, hosts=None, on_cpu=()):
 def test_the_median_of_the_shortest_quarter_and_the_deviation_of_ten_from_it():
     lengths = np.array([1, 2, 3, 4, 5, *range(100, 115)])  # 20 calls: a quarter is 5
     apart = np.array([10, 12, 11, 13, 14, 15, 9, 20, 6, 12, *([900] * 10)])
-    assert clock.tie(apart, lengths, np.arange(20)) == Tie(12, 2, 5)
+    assert clock.tie(apart, lengths, np.arange(20)) == Tie(12, 2, 5, 0)
 
 
 def test_of_many_calls_offset_and_error_are_the_shortest_quarters():
     lengths = np.arange(48)
     apart = np.array([10, 14, *([11, 13] * 5), *([900] * 36)])
-    assert clock.tie(apart, lengths, np.arange(48)) == Tie(12, 1, 12)
+    assert clock.tie(apart, lengths, np.arange(48)) == Tie(12, 1, 12, 0)
 
 
 def test_of_few_calls_all_count():
@@ -65,11 +66,11 @@ def test_nothing_known_is_told_as_unknown():
     [(-10, 10, 0), (-1, 300, 0), (40, 60, 50), (-60, -40, -50)],
 )
 def test_sends_and_receives_bound_the_difference(least_us, most_us, offset_us):
-    assert offsets([0, 1], {}, {(0, 1): (least_us * 1000, most_us * 1000)})[0] == {0: 0, 1: offset_us}
+    assert offsets([0, 1], {}, {(0, 1): Bounds(least_us * 1000, most_us * 1000)})[0] == {0: 0, 1: offset_us}
 
 
 def test_bounds_of_both_directions_narrow_each_other():
-    both = {(0, 1): (0, 100_000), (1, 0): (-60_000, -40_000)}  # 1 is ahead of 0 by 40 to 60 us
+    both = {(0, 1): Bounds(0, 100_000), (1, 0): Bounds(-60_000, -40_000)}  # 1 is ahead of 0 by 40 to 60 us
     assert offsets([0, 1], {}, both)[0] == {0: 0, 1: 50}
 
 
@@ -79,7 +80,7 @@ def test_no_receive_ends_before_its_send_began():
         1  rr......  peer=0
     """).assign(match=0)
     # The receiver's clock is behind: its receive begins at least 5 and ends at most 0 us ... before the send.
-    assert clock.bounds(drawn) == {(0, 1): (-5000, 0)}
+    assert clock.bounds(drawn) == {(0, 1): Bounds(-5000, 0)}
 
 
 def test_processes_of_one_host_share_its_clock_on_a_cpu_trace():
@@ -90,13 +91,57 @@ def test_processes_of_one_host_share_its_clock_on_a_cpu_trace():
 
 
 def test_drift_is_told_only_where_it_is_sure():
-    times = np.arange(40) * 10**9
-    steady, growing = np.tile([0, 2], 20), np.arange(40) * 1000
-    assert clock.tie(steady, np.ones(40), times).drift_ppb is None
-    assert clock.tie(growing, np.ones(40), times).drift_ppb is None  # of ten calls: too few
-    assert clock.tie(np.tile(growing, 2), np.ones(80), np.tile(times, 2)).drift_ppb == 1000  # a microsecond a second
-    scattered = np.tile(growing, 2) + np.tile([0, 40_000], 40)
-    assert clock.tie(scattered, np.ones(80), np.tile(times, 2)).drift_ppb is None
+    times = np.arange(20) * 10**9
+    steady, growing = np.tile([0, 2], 10), np.arange(20) * 1000
+    assert clock.tie(steady, np.ones(20), times).drift_ppb == 0
+    assert clock.tie(growing[:19], np.ones(19), times[:19]).drift_ppb is None  # too few
+    assert clock.tie(growing, np.ones(20), times).drift_ppb == 1000  # a microsecond a second
+    assert clock.tie(growing + np.tile([0, 20_000], 10), np.ones(20), times).drift_ppb == 0  # it scatters as far
+
+
+def drifts(ranks, ties, bounds=None):
+    clocks, _ = clock.solve(ranks, ties, bounds or {}, {}, frozenset())
+    return {rank: one.drift_ppb for rank, one in clocks.items()}
+
+
+def test_drifts_are_told_along_ties_that_tell_of_them():
+    ties = {(0, 1): Tie(0, 1, 5, 0), (1, 2): Tie(0, 1, 5, 700), (0, 2): Tie(0, 1, 5)}
+    assert drifts([0, 1, 2], ties) == {0: None, 1: None, 2: 700}
+
+
+def test_behind_a_clock_that_drifts_none_is_told():
+    ties = {(0, 1): Tie(0, 1, 5, 700), (1, 2): Tie(0, 1, 5, -699)}
+    assert drifts([0, 1, 2], ties) == {0: None, 1: 700, 2: None}
+
+
+def test_a_whole_host_drifts():
+    ties = {(0, 1): Tie(0, 1, 5, 700), (1, 2): Tie(0, 1, 5, 0)}
+    assert drifts([0, 1, 2], ties) == {0: None, 1: 700, 2: 700}
+
+
+def transfers(drift_ppb, length_ns=1000):
+    """Each second for 20 seconds a transfer from rank 0 to rank 1 and one back, whose clock runs fast."""
+    begin = np.arange(20) * 10**9
+    rows = []
+    for op, other, sender, offset in (("send", "recv", 0, 0), ("recv", "send", 1, 10**8)):
+        for rank, what, ahead in ((0, op, 0), (1, other, drift_ppb)):
+            start = begin + offset + (begin + offset) * ahead // 10**9
+            match = np.arange(20) + 20 * sender
+            rows.append(pd.DataFrame({
+                "rank": rank, "op": what, "match": match, "start_ns": start, "end_ns": start + length_ns,
+            }))  # fmt: skip
+    return pd.concat(rows, ignore_index=True)
+
+
+def test_a_drift_shows_in_sends_and_receives_that_no_one_difference_fits():
+    fast = clock.bounds(transfers(200))
+    assert {pair: one.drift_ppb for pair, one in fast.items()} == {(0, 1): 200, (1, 0): -200}
+    assert drifts([0, 1], {}, fast) == {0: None, 1: 200}  # at last 3.8 us ahead, a transfer takes 1 us
+    assert drifts([0, 1], {}, clock.bounds(transfers(200, 10_000))) == {0: None, 1: None}  # 0 fits all
+
+
+def test_collectives_too_few_to_tell_of_a_drift_leave_it_to_sends_and_receives():
+    assert drifts([0, 1], {(0, 1): Tie(0, 1, 5)}, clock.bounds(transfers(200))) == {0: None, 1: 200}
 
 
 def test_ties_come_from_synchronising_calls_only():

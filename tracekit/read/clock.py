@@ -6,14 +6,17 @@ that is the differences' median absolute deviation (over ten calls at least: the
 chance, as gloo's, where now one member ends first and now the other). Ranks that share no call are tied through
 others, and parts of the job that share no collective at all by sends and receives, which bound the difference: no
 receive ends before its send began, and no send before its receive began.
+
+A clock drifts where the differences of ends grow far beyond their scatter; of sends and receives, whose ends may lie
+apart for other reasons, only where besides no one difference satisfies all bounds.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +27,7 @@ SHORTEST_FRAC, MIN_CALLS = 0.25, 5
 """The offset is made of this share of the shared calls, the shortest, and of so many at least (or all there are)."""
 MIN_CALLS_FOR_ERROR = 10
 MIN_CALLS_FOR_DRIFT = 20
+"""Nor does anything tell of a drift where there are fewer; of more calls, the shortest quarter or so many tell."""
 DRIFT_SURE = 5
 """A drift is told only if between the run's halves it amounts to so many times the scatter around it."""
 SAME_HOST_NS = 1_000_000
@@ -43,12 +47,37 @@ class Clock:
 
 @dataclass(frozen=True)
 class Tie:
-    """What the calls that two ranks share say: the second's clock is ahead of the first's by this much."""
+    """What the calls that two ranks share say: the second's clock is ahead of the first's by this much.
+
+    `drift_ppb` is 0 where it does not drift as far as they tell, None where nothing tells.
+    """
 
     offset_ns: int
     error_ns: int
     calls: int
     drift_ppb: int | None = None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which values a receiver's clock is ahead of its sender's; how fast that grows, by the ends of both."""
+
+    least_ns: int
+    most_ns: int
+    drift_ppb: int | None = None
+
+    def back(self) -> Bounds:
+        """The same of the sender's clock against the receiver's."""
+        return Bounds(-self.most_ns, -self.least_ns, _opposite(self.drift_ppb))
+
+    def both(self, other: Bounds) -> Bounds:
+        """What satisfies these and others of the same two clocks."""
+        drift_ppb = self.drift_ppb or other.drift_ppb
+        return Bounds(max(self.least_ns, other.least_ns), min(self.most_ns, other.most_ns), drift_ppb)
+
+
+def _opposite(drift_ppb: int | None) -> int | None:
+    return None if drift_ppb is None else -drift_ppb
 
 
 def ties(calls: pd.DataFrame) -> dict[tuple[int, int], Tie]:
@@ -82,16 +111,17 @@ def tie(apart_ns: Times, lengths_ns: Times, times_ns: Times) -> Tie:
     count = max(MIN_CALLS, int(np.ceil(SHORTEST_FRAC * len(apart_ns))))
     by_length = np.argsort(lengths_ns, kind="stable")
     shortest, more = by_length[:count], by_length[: max(count, MIN_CALLS_FOR_ERROR)]
+    most = by_length[: max(count, MIN_CALLS_FOR_DRIFT)]
     told = apart_ns[shortest]
     offset_ns = round(float(np.median(told)))
     error_ns = round(float(np.median(np.abs(apart_ns[more] - offset_ns))))
-    return Tie(offset_ns, error_ns, len(told), _drift_ppb(told, times_ns[shortest]))
+    return Tie(offset_ns, error_ns, len(told), _drift_ppb(apart_ns[most], times_ns[most]))
 
 
 def _drift_ppb(apart_ns: Times, times_ns: Times) -> int | None:
-    """How fast the difference grows, where it is sure to: the median slope between the early and the late half.
+    """How fast the difference grows: the median slope between the early and the late half; None of too few calls.
 
-    It is sure where it grows by far more than the differences scatter around the line that it makes.
+    It grows, and is not 0, where it does so by far more than the differences scatter around the line that it makes.
     """
     if len(apart_ns) < MIN_CALLS_FOR_DRIFT:
         return None
@@ -105,29 +135,30 @@ def _drift_ppb(apart_ns: Times, times_ns: Times) -> int | None:
     rest_ns = apart_ns - grown_ns / passed_ns * (times_ns - times_ns[0])
     scatter_ns = float(np.median(np.abs(rest_ns - np.median(rest_ns))))
     if abs(grown_ns) <= DRIFT_SURE * max(scatter_ns, 1):
-        return None
+        return 0
     return round(grown_ns / passed_ns * 1e9)
 
 
-def bounds(calls: pd.DataFrame) -> dict[tuple[int, int], tuple[int, int]]:
-    """For each pair of sender and receiver: between which two values the receiver's clock is ahead of the sender's."""
+def bounds(calls: pd.DataFrame) -> dict[tuple[int, int], Bounds]:
+    """For each pair of sender and receiver: what bounds by how much the receiver's clock is ahead of the sender's."""
     matched = calls[calls["match"].notna()]
     sends = matched[matched["op"] == "send"].set_index("match")[["rank", "start_ns", "end_ns"]]
     recvs = matched[matched["op"] == "recv"].set_index("match")[["rank", "start_ns", "end_ns"]]
     both = sends.add_suffix("_send").join(recvs.add_suffix("_recv"), how="inner")
-    both = both.assign(
-        least_ns=both["start_ns_recv"] - both["end_ns_send"], most_ns=both["end_ns_recv"] - both["start_ns_send"]
+    return {pair: _bounds_of(one) for pair, one in _by_pair(both, "rank_send", "rank_recv")}
+
+
+def _bounds_of(transfers: pd.DataFrame) -> Bounds:
+    send, sent, recv, received = (
+        transfers[name].to_numpy() for name in ("start_ns_send", "end_ns_send", "start_ns_recv", "end_ns_recv")
     )
-    return {
-        pair: (int(one["least_ns"].max()), int(one["most_ns"].min()))
-        for pair, one in _by_pair(both, "rank_send", "rank_recv")
-    }
+    return Bounds(int((recv - sent).max()), int((received - send).min()), _drift_ppb(received - sent, sent))
 
 
 def solve(
     ranks: Sequence[int],
     tied: dict[tuple[int, int], Tie],
-    bounded: dict[tuple[int, int], tuple[int, int]],
+    bounded: dict[tuple[int, int], Bounds],
     hosts: dict[int, str | None],
     on_cpu: frozenset[int],
 ) -> tuple[dict[int, Clock], list[list[int]]]:
@@ -136,11 +167,11 @@ def solve(
     An offset within its error is 0. Ranks of one host that were traced without a device share its clock.
     """
     edges: dict[int, list[tuple[int, Tie]]] = defaultdict(list)
-    for (one, other), told in {**_by_bounds(bounded), **tied}.items():
+    by_bounds = _by_bounds(bounded)
+    for (one, other), told in {**by_bounds, **_drifting_as(by_bounds, tied)}.items():
         known = _same_clock(told) if _one_host(one, other, hosts, on_cpu) else told
         edges[one].append((other, known))
-        back = None if known.drift_ppb is None else -known.drift_ppb
-        edges[other].append((one, Tie(-known.offset_ns, known.error_ns, known.calls, back)))
+        edges[other].append((one, Tie(-known.offset_ns, known.error_ns, known.calls, _opposite(known.drift_ppb))))
     clocks: dict[int, Clock] = {}
     parts = []
     for rank in sorted(ranks):
@@ -153,36 +184,58 @@ def solve(
 
 def _spread(start: int, edges: dict[int, list[tuple[int, Tie]]], *, known: bool) -> dict[int, Clock]:
     """Clocks of all ranks that can be reached from one, whose own is taken as right."""
-    queue: list[tuple[int, int, int, int, int | None]] = [(0, 0, start, 0, 0)]
+    queue, drifts = [(0, 0, start, 0)], _drifts(start, edges)
     found: dict[int, Clock] = {}
     while queue:
-        error_ns, steps, rank, offset_ns, drift_ppb = heapq.heappop(queue)
+        error_ns, steps, rank, offset_ns = heapq.heappop(queue)
         if rank in found:
             continue
         settled = offset_ns if abs(offset_ns) > error_ns else 0
-        found[rank] = Clock(settled, error_ns if known else None, drift_ppb if steps == 1 else None)
+        found[rank] = Clock(settled, error_ns if known else None, drifts.get(rank))
         for other, told in edges.get(rank, []):
             if other not in found:
-                drift = told.drift_ppb if steps == 0 else None
-                item = (error_ns + told.error_ns, steps + 1, other, offset_ns + told.offset_ns, drift)
-                heapq.heappush(queue, item)
+                heapq.heappush(queue, (error_ns + told.error_ns, steps + 1, other, offset_ns + told.offset_ns))
     return found
 
 
-def _by_bounds(bounded: dict[tuple[int, int], tuple[int, int]]) -> dict[tuple[int, int], Tie]:
+def _drifts(start: int, edges: dict[int, list[tuple[int, Tie]]]) -> dict[int, int]:
+    """Drifts of ranks against `start`, by the fewest ties that tell of drifts, if just one of these drifts.
+
+    Of two nothing is sure: behind a clock that drifts they cancel out but for their errors.
+    """
+    seen: dict[int, tuple[int, ...]] = {start: ()}
+    queue = deque([start])
+    while queue:
+        rank = queue.popleft()
+        for other, told in edges.get(rank, []):
+            if told.drift_ppb is not None and other not in seen:
+                seen[other] = (*seen[rank], told.drift_ppb) if told.drift_ppb else seen[rank]
+                queue.append(other)
+    return {rank: path[0] for rank, path in seen.items() if len(path) == 1}
+
+
+def _drifting_as(by_bounds: dict[tuple[int, int], Tie], tied: dict[tuple[int, int], Tie]) -> dict[tuple[int, int], Tie]:
+    """Ties by collectives that are too few to tell of a drift, with what sends and receives tell of it."""
+    return {
+        pair: replace(told, drift_ppb=by_bounds[pair].drift_ppb)
+        if told.drift_ppb is None and pair in by_bounds else told
+        for pair, told in tied.items()
+    }  # fmt: skip
+
+
+def _by_bounds(bounded: dict[tuple[int, int], Bounds]) -> dict[tuple[int, int], Tie]:
     """Ties that bounds make: no difference where they allow none, else the middle; the error is half their distance."""
     told: dict[tuple[int, int], Tie] = {}
     for send, recv in sorted(bounded):
         if recv < send and (recv, send) in bounded:
             continue
-        least_ns, most_ns = bounded[send, recv]
+        mine = bounded[send, recv]
         if (recv, send) in bounded:
-            back_least_ns, back_most_ns = bounded[recv, send]
-            least_ns, most_ns = max(least_ns, -back_most_ns), min(most_ns, -back_least_ns)
-        middle_ns = (least_ns + most_ns) // 2
+            mine = mine.both(bounded[recv, send].back())
+        least_ns, most_ns = mine.least_ns, mine.most_ns
         error_ns = max(abs(most_ns - least_ns) // 2, 1)
-        offset_ns = 0 if least_ns <= 0 <= most_ns else middle_ns
-        told[send, recv] = Tie(offset_ns, error_ns, 0)
+        offset_ns = 0 if least_ns <= 0 <= most_ns else (least_ns + most_ns) // 2
+        told[send, recv] = Tie(offset_ns, error_ns, 0, 0 if least_ns <= most_ns else mine.drift_ppb)
     return told
 
 
