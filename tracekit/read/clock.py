@@ -27,7 +27,7 @@ SHORTEST_FRAC, MIN_CALLS = 0.25, 5
 """The offset is made of this share of the shared calls, the shortest, and of so many at least (or all there are)."""
 MIN_CALLS_FOR_ERROR = 10
 MIN_CALLS_FOR_DRIFT = 20
-"""Nor does anything tell of a drift where there are fewer; of more calls, the shortest quarter or so many tell."""
+"""Fewer do not tell of a drift: it takes as many in the shortest quarter, or the shortest half."""
 DRIFT_SURE = 5
 """A drift is told only if between the run's halves it amounts to so many times the scatter around it."""
 SAME_HOST_NS = 1_000_000
@@ -111,7 +111,7 @@ def tie(apart_ns: Times, lengths_ns: Times, times_ns: Times) -> Tie:
     count = max(MIN_CALLS, int(np.ceil(SHORTEST_FRAC * len(apart_ns))))
     by_length = np.argsort(lengths_ns, kind="stable")
     shortest, more = by_length[:count], by_length[: max(count, MIN_CALLS_FOR_ERROR)]
-    most = by_length[: max(count, MIN_CALLS_FOR_DRIFT)]
+    most = by_length[: max(count, min(len(apart_ns) // 2, MIN_CALLS_FOR_DRIFT))]
     told = apart_ns[shortest]
     offset_ns = round(float(np.median(told)))
     error_ns = round(float(np.median(np.abs(apart_ns[more] - offset_ns))))
