@@ -37,7 +37,7 @@ def opened(path: Path) -> Analysis:
 def diagnosed(analysis: Analysis) -> Analysis:
     """The run with its measures and findings computed, with progress and a button as well."""
     done = _diagnosed()
-    if analysis not in done:
+    if not analysis.answered and analysis not in done:
         _followed("diagnosis", lambda follow: runs.diagnosed(analysis, follow))
         done.add(analysis)
     return analysis

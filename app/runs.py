@@ -18,6 +18,7 @@ import msgspec
 from tracekit.analysis import Analysis, measure_names
 from tracekit.errors import NotMeasured, TracekitError, WrongUse
 from tracekit.gate.history import is_history
+from tracekit.kept import analysis_of, keep
 from tracekit.plan.described import described_run, run_file
 from tracekit.read.load import load
 from tracekit.read.sources import ARCHIVE_SUFFIXES, TRACE_SUFFIXES
@@ -160,7 +161,7 @@ class Shelf:
         held = self.get(path)
         if held is not None:
             return held
-        analysis = Analysis(load(str(path), progress=lambda done, of, _: progress("reading ranks", done, of)))
+        analysis = analysis_of(load(str(path), progress=lambda done, of, _: progress("reading ranks", done, of)))
         with self._lock:
             self._held[_key(path)] = analysis
             while len(self._held) > KEPT:
@@ -169,7 +170,7 @@ class Shelf:
 
 
 def diagnosed(analysis: Analysis, progress: Progress) -> None:
-    """Has every measure and the findings computed; what interrupts `progress` leaves what is done."""
+    """Has all measures, findings and what-ifs computed and kept; what interrupts `progress` leaves what is done."""
     names = measure_names()
     for done, name in enumerate(names):
         progress("measuring", done, len(names))
@@ -177,6 +178,10 @@ def diagnosed(analysis: Analysis, progress: Progress) -> None:
             analysis[name]
     progress("diagnosing", len(names), len(names))
     _ = analysis.findings
+    progress("replaying", len(names), len(names))
+    with suppress(NotMeasured):
+        _ = analysis.whatif
+    keep(analysis, names)
 
 
 def _key(path: Path) -> str:

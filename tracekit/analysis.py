@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 
@@ -18,17 +19,31 @@ from tracekit.replay.replay import Replay, replay_of
 from tracekit.replay.whatif import WhatIf, what_if
 
 
+@dataclass(frozen=True)
+class Answers:
+    """What was found out about a run before: measures by name, findings, what-if; or why there is none."""
+
+    measures: dict[str, pd.DataFrame | NotMeasured]
+    findings: tuple[Finding, ...]
+    whatif: WhatIf | NotMeasured
+
+
 class Analysis:
     """Gives measures by name: `Analysis(run)["overlap"]` is a frame with the columns that the measure declares."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._asked: dict[str, pd.DataFrame | NotMeasured] = {}
+    def __init__(self, run: Run, known: Answers | None = None) -> None:
+        self._run, self._known = run, known
+        self._asked: dict[str, pd.DataFrame | NotMeasured] = dict(known.measures) if known else {}
 
     @property
     def run(self) -> Run:
         """The run that is analysed."""
         return self._run
+
+    @property
+    def answered(self) -> bool:
+        """Whether its answers are known from before."""
+        return self._known is not None
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         """The measure's rows; NotMeasured where the run lacks its input, WrongUse where there is no such measure."""
@@ -47,7 +62,11 @@ class Analysis:
     @cached_property
     def whatif(self) -> WhatIf:
         """What mending each thing would buy; NotMeasured where there is nothing to replay."""
-        return what_if(self.replay, self)
+        if self._known is None:
+            return what_if(self.replay, self)
+        if isinstance(self._known.whatif, NotMeasured):
+            raise self._known.whatif
+        return self._known.whatif
 
     @cached_property
     def costs(self) -> Costs:
@@ -60,7 +79,7 @@ class Analysis:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong with the job, the costliest first."""
-        return findings_of(self)
+        return findings_of(self) if self._known is None else self._known.findings
 
     def _measured(self, name: str) -> pd.DataFrame | NotMeasured:
         module = measure_module(name)

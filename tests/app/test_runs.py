@@ -104,3 +104,12 @@ def test_what_a_trace_does_not_tell_is_not_in_the_list(root, content):
     (root / "c").mkdir()
     (root / "c" / "rank0.json").write_bytes(content)
     assert next(run.about for run in runs.found(root) if run.name == "c") == ""
+
+
+def test_a_diagnosis_is_not_made_again_after_a_restart(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACEKIT_CACHE", str(tmp_path / "cache"))
+    first = runs.Shelf().opened(root / "a", lambda *_: None)
+    runs.diagnosed(first, lambda *_: None)
+    again = runs.Shelf().opened(root / "a", lambda *_: None)
+    assert (first.answered, again.answered) == (False, True)
+    assert again.findings == first.findings
