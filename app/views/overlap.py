@@ -6,7 +6,8 @@ import streamlit as st
 
 from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
-from tracekit.report.exposed_calls import exposed_calls
+from tracekit.report import html
+from tracekit.report.exposed_calls import exposed_calls, longest
 
 from .. import parts
 
@@ -23,7 +24,9 @@ def show(analysis: Analysis) -> None:
     parts.chart(analysis, "steps")
     st.markdown("##### The calls that are exposed the longest")
     try:
-        parts.table(exposed_calls(analysis.run), "exposed_calls")
+        calls = exposed_calls(analysis.run)
+        parts.markup(html.table_part(longest(calls)))
+        parts.folded(f"exposed calls ({len(calls)} rows)", "exposed_calls", calls)
     except NotMeasured as why:
         parts.absent(str(why))
     for name in ("overlap", "exposed", "overlap_group", "overlap_operation"):

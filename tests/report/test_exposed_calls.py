@@ -2,7 +2,7 @@ import pytest
 
 from tests import lanes
 from tracekit.errors import NotMeasured
-from tracekit.report.exposed_calls import COLUMNS, exposed_calls
+from tracekit.report.exposed_calls import COLUMNS, exposed_calls, longest
 
 DRAWING = """
     step 000000000000000000001111
@@ -30,3 +30,11 @@ def test_so_many_and_no_more():
 def test_none_is_exposed(drawing):
     with pytest.raises(NotMeasured, match="no communication call that is exposed"):
         exposed_calls(lanes.run(drawing))
+
+
+def test_the_longest_are_told_in_words():
+    """Times of one unit, sizes where they are known, and how many more there are."""
+    told = longest(exposed_calls(lanes.run(DRAWING.replace("seq=9", "seq=9 bytes=2048"))), most=1)
+    assert told.rows == (("1", "1", "default", "all_reduce", "2.0 KiB", "20.00", "3.00", "3.00", "0.00"),)
+    assert told.headings[-1] == "wait, µs"
+    assert told.more.startswith("and 2 more calls")

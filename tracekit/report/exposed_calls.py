@@ -1,4 +1,4 @@
-"""Which single calls nothing hides: the ones that are exposed the longest."""
+"""Which single calls nothing hides: those that are exposed the longest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pandas as pd
 from tracekit.errors import NotMeasured
 from tracekit.intervals import length_within
 from tracekit.model import COMPUTE, NO_STEP, RankTables, Run, table
+from tracekit.report.overview import Table
 from tracekit.waiting import with_waits
+from tracekit.wording import counted, plain, size, time_unit
 
 COLUMNS = {
     "rank": "int64", "step": "int64", "group": "str", "op": "str", "bytes": "Int64", "start_ns": "int64",
@@ -29,6 +31,23 @@ def exposed_calls(run: Run, most: int = 200) -> pd.DataFrame:
         raise NotMeasured("the run has no communication call that is exposed")
     found: pd.DataFrame = rows.sort_values(["exposed_ns", "rank", "start_ns"], ascending=[False, True, True])
     return found.head(most).reset_index(drop=True)[list(COLUMNS)].astype(COLUMNS)
+
+
+def longest(calls: pd.DataFrame, most: int = 12) -> Table:
+    """The first of these calls as rows of text; foreign names in one line each."""
+    unit = time_unit(calls["length_ns"].max())
+    times = ("start", "length", "exposed", "wait")
+    headings = ("rank", "step", "group", "operation", "size", *(f"{name}, {unit.name}" for name in times))
+    rows = tuple(
+        (
+            *(str(one["rank"]), str(one["step"]), plain(one["group"], 40), plain(one["op"], 40)),
+            "-" if pd.isna(one["bytes"]) else size(one["bytes"]),
+            *("-" if pd.isna(one[f"{name}_ns"]) else unit.of(one[f"{name}_ns"]) for name in times),
+        )
+        for one in calls.head(most).to_dict("records")
+    )
+    rest = len(calls) - len(rows)
+    return Table(headings, rows, f"and {counted(rest, 'more call')} in the table below" if rest else "")
 
 
 def _of_rank(one: RankTables, most: int, begin_ns: int) -> pd.DataFrame:
