@@ -111,6 +111,17 @@ def test_a_pause_of_the_host_costs_what_the_job_without_it_is_shorter_by(layout,
     assert finding.cost_ns == pytest.approx(injected.cost_ns, rel=0.05)
 
 
+def test_a_slow_link_inside_a_stage_is_no_imbalance_of_stages(tmp_path):
+    """The transfers of stage 0's tensor group take so long that its forwards and backwards do, too."""
+    simulate(small({"axes": "dp 2 x tp 2 x pp 2", "microbatches": 4}, "slow_link:1:0.5", steps=3), tmp_path)
+    analysis = Analysis(load(tmp_path, cache=False))
+    stages = analysis["stages"].groupby("stage")[["forward_each_ns", "backward_each_ns"]].mean().sum(axis=1)
+    assert stages[0] > 1.5 * stages[1]
+    codes = {one.code: one.ranks for one in analysis.findings}
+    assert codes["slow-link"] == (1,)
+    assert "stage-imbalance" not in codes
+
+
 def test_calls_of_the_analysis_are_the_truths_calls_one_by_one(tmp_path):
     analysis, truth = tried(described({"axes": "dp 2 x pp 2", "microbatches": 4}, 0, steps=2), tmp_path)
     mine, theirs = paired_calls(analysis, truth)
