@@ -13,8 +13,9 @@ import streamlit as st
 
 from tracekit.analysis import Analysis
 from tracekit.model import Run, listed
+from tracekit.report import html
 from tracekit.report.figures import steps_of
-from tracekit.report.window import Timeline
+from tracekit.report.window import Timeline, member_rows
 from tracekit.wording import plain
 
 from .. import parts
@@ -40,7 +41,7 @@ def show(analysis: Analysis) -> None:
         return
     start = timeline.start_ns
     picked = parts.draw(
-        "Work of each rank", "Draw a box to look closer; click a call to see its other members.",
+        "Work of each rank", "Box select, above the figure, looks closer; a click on a call shows its other members.",
         lambda: timeline.figure(start + round(from_ms * 1e6), start + round(to_ms * 1e6), sorted(ranks)),
         f"timeline-{from_ms}-{to_ms}-{'-'.join(map(str, ranks))}", on_select="rerun", selection_mode=("points", "box"),
     )  # fmt: skip
@@ -90,17 +91,5 @@ def _selected(timeline: Timeline, selection: Any) -> None:
         members = timeline.peers(match)
         st.markdown("##### The members of this call")
         parts.text(f"{plain(str(members['group'].iloc[0]), 80)}, {plain(str(members['op'].iloc[0]), 40)}")
-        columns = [
-            "rank",
-            "step",
-            "group",
-            "op",
-            "bytes",
-            "start_ns",
-            "end_ns",
-            "wait_ns",
-            "transfer_ns",
-            "lane",
-            "how",
-        ]
-        parts.table(members[columns], f"call_{match}")
+        parts.markup(html.table_part(member_rows(members, timeline.start_ns)))
+        parts.folded(f"members ({len(members)} rows)", f"call_{match}", members)

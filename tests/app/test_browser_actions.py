@@ -9,6 +9,7 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 
 from tests.app import browser, made
 from tests.app.test_views import ORDER
+from tracekit.read.load import load
 from tracekit.simulate import simulate
 
 WIDE = {"width": 1440, "height": 1000}
@@ -77,6 +78,34 @@ def test_a_box_that_is_drawn_is_the_next_window(address, page):
     asked = parse_qs(urlsplit(page.url).query)
     assert float(asked["from"][0]) == pytest.approx(from_ms, rel=1e-3)
     assert asked["run"] == ["simulated"]
+
+
+CALL = """() => {
+    const plot = document.querySelector('.js-plotly-plot'), axes = plot._fullLayout, all = plot._fullData;
+    const trace = all.find(one => one.name === 'comm');
+    const matched = Array.from(trace.x, (length, at) => trace.customdata[at][1] === '-1' ? 0 : length);
+    const nth = matched.indexOf(Math.max(...matched));
+    const area = plot.querySelector('.nsewdrag').getBoundingClientRect();
+    return {x: area.x + axes.xaxis.l2p(trace.base[nth] + trace.x[nth] / 2), y: area.y + axes.yaxis.l2p(trace.y[nth]),
+            match: trace.customdata[nth][1]};
+}"""
+"""Where the middle of the longest matched call is drawn."""
+
+
+def test_a_call_that_is_clicked_shows_its_members(root, address, page):
+    page.goto(f"{address}/timeline?run=simulated")
+    browser.settled(page, "Timeline")
+    plot(page)
+    place = page.evaluate(CALL)
+    page.mouse.move(place["x"], place["y"])
+    page.wait_for_timeout(300)
+    page.mouse.click(place["x"], place["y"])
+    page.get_by_text("The members of this call").wait_for(timeout=20_000)
+    browser.settled(page, "Timeline")
+    calls = load(root / "simulated", cache=False).calls
+    members = calls[calls["match"] == int(place["match"])]
+    rows = [line.split() for line in page.locator(".tk table tbody tr").all_inner_texts()]
+    assert sorted(int(row[0]) for row in rows) == sorted(members["rank"])
 
 
 def test_uploaded_traces_are_a_run(root, address, page):

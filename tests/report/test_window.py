@@ -48,6 +48,9 @@ def test_members_of_a_call_are_its_peers():
     comm = next(trace for trace in one.figure(one.start_ns, one.end_ns, [0]).data if trace.name == "comm")
     peers = one.peers(int(comm.customdata[0][1]))
     assert peers[["rank", "wait_ns"]].values.tolist() == [[0, 2000], [1, 0]]
+    told = window.member_rows(peers, one.start_ns)
+    waits = told.headings.index("wait, µs")
+    assert [(row[0], row[waits]) for row in told.rows] == [("1", "0.00"), ("0", "2.00")]
 
 
 def test_steps_are_marked():

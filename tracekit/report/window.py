@@ -17,15 +17,37 @@ from tracekit.charts import Figure
 from tracekit.errors import NotMeasured
 from tracekit.intervals import Spans, length_within, union
 from tracekit.model import WORK_KINDS, Run
+from tracekit.report.overview import Table
 from tracekit.waiting import with_waits
+from tracekit.wording import counted, plain, size, time_unit
 
 MOST_SPANS, MOST_CELLS, MOST_BINS = 2_000, 60_000, 1_000
-MOST_MARKS = 400
+MOST_MARKS, MOST_MEMBERS = 400, 64
 MS = 1e6
 MOST_EVENTS = 20_000_000
 """So many events are kept in memory, those of the ranks looked at last."""
 
 COLUMNS = ["row", "kind", "name", "start_ns", "end_ns", "match"]
+
+
+def member_rows(members: pd.DataFrame, start_ns: int) -> Table:
+    """The members of a call as rows of text, those that came last first; times from `start_ns` on."""
+    unit = time_unit(float((members["end_ns"] - members["start_ns"]).max()))
+    names = ("length", "wait", "transfer")
+    headings = ("rank", "step", "size", "start, ms", *(f"{name}, {unit.name}" for name in names), "matched by")
+    told = members.assign(length_ns=members["end_ns"] - members["start_ns"])
+    told = told.sort_values(["start_ns", "rank"], ascending=[False, True])
+    rows = tuple(
+        (
+            *(str(one["rank"]), str(one["step"]), "-" if pd.isna(one["bytes"]) else size(one["bytes"])),
+            f"{(one['start_ns'] - start_ns) / MS:,.4f}",
+            *("-" if pd.isna(one[f"{name}_ns"]) else unit.of(one[f"{name}_ns"]) for name in names),
+            plain(str(one["how"]), 20),
+        )
+        for one in told.head(MOST_MEMBERS).to_dict("records")
+    )
+    rest = len(members) - len(rows)
+    return Table(headings, rows, f"and {counted(rest, 'more rank')} in the table below" if rest else "")
 
 
 @dataclass(frozen=True)
