@@ -140,7 +140,7 @@ def judged(layout: str, seed: int, fault: tuple[str, float, str] | None) -> Verd
     [injected] = truth.faults
     untold = injected.cause == "link" and _meet_all_alike(truth)
     cost_frac = injected.cost_ns / truth.step_ns
-    of_cause = [one for one in found if CAUSES.get(one.code) == injected.cause]
+    of_cause = [one for one in found if CAUSES.get(one.code) == injected.cause and _of_kind(one, fault[0])]
     named = [one for one in found if set(one.ranks) == set(injected.ranks)]
     right = [one for one in of_cause if one in named or not injected.ranks or one.code == "incomplete-data"]
     costs = [one.cost_ns for one in right if one.cost_ns is not None]
@@ -153,6 +153,12 @@ def judged(layout: str, seed: int, fault: tuple[str, float, str] | None) -> Verd
         layout, fault[0], fault[1], injected.cause, cost_frac, bool(named) if injected.ranks else None, bool(right),
         told, error, false,
     )  # fmt: skip
+
+
+def _of_kind(finding: Finding, kind: str) -> bool:
+    """Whether unequal work is told as what it is, of stages or of samples."""
+    work = kind.replace("_", "-")
+    return CAUSES[finding.code] != "work" or finding.code == work
 
 
 def _meet_all_alike(truth: Truth) -> bool:

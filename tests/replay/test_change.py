@@ -21,7 +21,9 @@ def test_fixes(replay, spelled, us):
     assert step_us(replay, change.fix(replay, spelled)) == us
 
 
-@pytest.mark.parametrize(("spelled", "us"), [("comm", 9), ("collectives", 9), ("axis:data", 9), ("host", 11)])
+@pytest.mark.parametrize(
+    ("spelled", "us"), [("comm", 9), ("collectives", 9), ("axis:data", 9), ("host", 11), ("lengths", 9)]
+)
 def test_ideals(replay, spelled, us):
     assert step_us(replay, change.ideal(replay, spelled)) == us
 

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tracekit.replay.pace import BALANCED, IDEAL, LIKE_PEERS, LIKE_STAGES, MEASURED, NO_HOST, pace_of
+from tracekit.replay.pace import BALANCED, EVEN, IDEAL, LIKE_PEERS, LIKE_STAGES, MEASURED, NO_HOST, pace_of
 from tracekit.replay.work import BACKWARD, CLASSES, FORWARD, HOST, UNRECORDED
 
 F, B, H = (CLASSES.index(name) for name in (FORWARD, BACKWARD, HOST))
@@ -37,6 +37,11 @@ def test_stages_are_like_the_others(pace):
 def test_balanced_stages_keep_their_ranks_apart(pace):
     """Each stage is twice, or two thirds, as long; its ranks stay in proportion."""
     assert [length(pace, rank, BALANCED) for rank in LENGTHS] == pytest.approx([20, 40, 80 / 3, 100 / 3])
+
+
+def test_even_is_the_mean_of_the_own_stage_and_leaves_the_host(pace):
+    assert [length(pace, rank, EVEN) for rank in LENGTHS] == [15, 15, 45, 45]
+    assert pace.factors(0, np.array([H]), np.array([8]))[0, EVEN] == 1
 
 
 def test_measured_stays(pace):

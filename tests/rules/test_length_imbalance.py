@@ -1,7 +1,12 @@
+from dataclasses import dataclass
+
+import pandas as pd
 import pytest
 
+from tests import lanes
 from tests.rules.drawn import LAUNCHING, found, healthy, job, late, long, slow
 from tracekit.errors import NotMeasured
+from tracekit.replay.costs import Costs
 from tracekit.rules import length_imbalance
 
 
@@ -62,3 +67,50 @@ def test_forward_and_backward_that_do_not_are_no_lengths():
 def test_alone_it_cannot_be_told():
     with pytest.raises(NotMeasured, match="no second rank"):
         found(length_imbalance, "0/7 CC")
+
+
+@dataclass
+class Pipelined:
+    """Two stages, of which each micro-batch takes so many microseconds forward and backward; nothing is replayed."""
+
+    steps: tuple[tuple[tuple[int, int], ...], ...]
+    costs = Costs(None)
+
+    @property
+    def run(self):
+        return lanes.run(job(*(healthy() for _ in self.steps)))
+
+    def __getitem__(self, measure):
+        if measure == "pace":
+            return pd.DataFrame(columns=["rank", "step", "factor"])
+        assert measure in ("microbatches", "stages")
+        rows = [
+            (rank, step, rank, action, nth, 1000 * us)
+            for rank in (0, 1)
+            for step, lengths in enumerate(self.steps)
+            for nth, both in enumerate(lengths)
+            for action, us in zip(("forward", "backward"), both, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["rank", "step", "stage", "action", "microbatch", "busy_ns"])
+
+
+def test_another_micro_batch_in_each_step():
+    """In each step one of three takes 6 + 6 us and one 2 + 2: the long one 4 us more than usual."""
+    lengths = (((6, 6), (2, 2), (4, 4)), ((2, 2), (4, 4), (6, 6)), ((4, 4), (6, 6), (2, 2)))
+    [finding] = length_imbalance.check(Pipelined(lengths))
+    assert (finding.code, finding.ranks, finding.cost_ns) == ("length-imbalance", (), 4000)
+    assert finding.title.startswith("micro-batches are unequal work, others in each step")
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        (((4, 4), (4, 4), (4, 4)),) * 3,
+        (((6, 6), (2, 2), (4, 4)),) * 3,  # always the same
+        (((4, 4), (4, 4), (4, 4)), ((8, 8), (8, 8), (8, 8)), ((2, 2), (2, 2), (2, 2))),  # whole steps
+        (((6, 2), (2, 6), (4, 4)), ((2, 6), (4, 4), (6, 2)), ((4, 4), (6, 2), (2, 6))),  # not forward with backward
+        (((6, 6), (2, 2), (4, 4)), ((2, 2), (4, 4), (6, 6))),  # too few steps
+    ],
+)
+def test_silent_about_micro_batches(lengths):
+    assert list(length_imbalance.check(Pipelined(lengths))) == []

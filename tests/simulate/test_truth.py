@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tracekit.simulate.accounting import account, step_rows
 from tracekit.simulate.costs import Costs
 from tracekit.simulate.engine import carried_out
 from tracekit.simulate.job import job_of
@@ -53,6 +54,18 @@ def test_a_heavy_stage_is_the_doing_of_all_ranks_that_hold_it():
     assert told.faults[0].ranks == (2, 3)
     assert told.faults[0].cost_ns > 0
     assert truth("dp 2", "no_overlap").faults[0].ranks == ()
+
+
+def test_unequal_samples_are_held_to_as_much_work_in_equal_ones():
+    told = truth("dp 2", "length_imbalance::0.5")
+    even = carried_out(Costs(told.job.without(*told.job.faults)))
+    compute_ns = [step_rows(account(one))["compute_ns"].tolist() for one in even.ranks]
+    for step in (0, 1):
+        mine = told.steps.loc[told.steps["step"] == step, "compute_ns"].tolist()
+        assert abs(mine[0] - mine[1]) > 0.01 * sum(mine)
+        assert sum(mine) == pytest.approx(compute_ns[0][step] + compute_ns[1][step], rel=1e-4)
+        assert compute_ns[0][step] == pytest.approx(compute_ns[1][step], rel=1e-4)
+    assert told.faults[0].cost_ns > 0
 
 
 def test_the_bubbles_parts_sum_to_it():

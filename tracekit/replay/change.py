@@ -15,12 +15,12 @@ import numpy as np
 
 from tracekit.errors import WrongUse
 from tracekit.replay.graph import Scenario
-from tracekit.replay.pace import BALANCED, IDEAL, LIKE_PEERS, LIKE_STAGES, MEASURED
+from tracekit.replay.pace import BALANCED, EVEN, IDEAL, LIKE_PEERS, LIKE_STAGES, MEASURED
 from tracekit.replay.replay import Replay
 from tracekit.replay.work import CLASSES
 
 FIXES = ("rank", "stage", "class", "axis")
-IDEALS = ("comm", "collectives", "host", "work", "stages", "axis:NAME")
+IDEALS = ("comm", "collectives", "host", "work", "lengths", "stages", "axis:NAME")
 
 Held = TypeVar("Held", int, str)
 
@@ -70,6 +70,9 @@ def ideal(replay: Replay, spelled: str) -> Change:
         return Change("host", "the host took no time", replay.host_free())
     if spelled == "work":
         return Change("work", "each class of work took its mean time everywhere", replay.variant(IDEAL))
+    if spelled == "lengths":
+        words = "each class of device work took the mean time of its stage, as with samples of one length"
+        return Change("lengths", words, replay.variant(EVEN))
     if spelled == "stages":
         if not replay.stage_of:
             raise WrongUse("--ideal stages: the run has no pipeline stages")

@@ -16,9 +16,9 @@ import pandas as pd
 
 from tracekit.replay.work import CLASSES, HOST, HOST_CLASSES, UNRECORDED, Codes
 
-MEASURED, IDEAL, LIKE_PEERS, LIKE_STAGES, BALANCED, NO_HOST = range(6)
+MEASURED, IDEAL, LIKE_PEERS, LIKE_STAGES, BALANCED, NO_HOST, EVEN = range(7)
 """Variants; after these come, for each class of the job, all ideal but it, and only it ideal."""
-FIXED = 6
+FIXED = 7
 PLACES = range(len(CLASSES) + 1)
 """Of classes, and of what is not recorded of the host's."""
 
@@ -29,12 +29,14 @@ Factors = npt.NDArray[np.float64]
 class Targets:
     """For one rank: the target of each class (one of `PLACES`) by variant, NaN where it stays as measured.
 
-    `balance` is the factor by class that makes the rank's stage as long as the mean stage.
+    `even` is the mean of the rank's own stage, of device work only; `balance` is the factor by class that makes the
+    rank's stage as long as the mean stage.
     """
 
     ideal: Factors
     peers: Factors
     stages: Factors
+    even: Factors
     balance: Factors
 
 
@@ -66,8 +68,9 @@ class Pace:
         """
         told = self.of_rank[rank]
         own = np.where(total_ns > 0, total_ns, np.nan)
-        ideal, peers, stages = ((target[cls] / own) for target in (told.ideal, told.peers, told.stages))
-        columns = [np.ones(len(cls)), ideal, peers, stages, told.balance[cls], ~np.isin(cls, _HOST) * 1.0]
+        targets = (told.ideal, told.peers, told.stages, told.even)
+        ideal, peers, stages, even = (target[cls] / own for target in targets)
+        columns = [np.ones(len(cls)), ideal, peers, stages, told.balance[cls], ~np.isin(cls, _HOST) * 1.0, even]
         for one in self.classes:
             columns += [np.where(cls == one, 1.0, ideal), np.where(cls == one, ideal, 1.0)]
         table = np.nan_to_num(np.column_stack(columns) if len(cls) else np.empty((0, self.variants)), nan=1.0)
@@ -82,7 +85,7 @@ class Pace:
         ideal, peers, stages = (target[UNRECORDED] for target in (told.ideal, told.peers, told.stages))
         of_host = [(np.nan, ideal) if one == HOST_PLACE else (ideal, np.nan) for one in self.classes]
         return np.array(
-            [np.nan, ideal, peers, stages, np.nan, np.nan, *(target for pair in of_host for target in pair)]
+            [np.nan, ideal, peers, stages, np.nan, np.nan, np.nan, *(target for pair in of_host for target in pair)]
         )
 
 
@@ -125,7 +128,9 @@ def pace_of(instances: pd.DataFrame, ranks: Sequence[int], stage_of: Mapping[int
         own_mean = _mean(mine)
         balance = ideal_of_stages(by_stage) / np.where(own_mean > 0, own_mean, np.nan)
         balance[_HOST] = np.nan
-        of_rank[rank] = Targets(ideal, peers, others, np.nan_to_num(balance, nan=1.0))
+        even = own_mean.copy()
+        even[_HOST] = np.nan
+        of_rank[rank] = Targets(ideal, peers, others, even, np.nan_to_num(balance, nan=1.0))
     return Pace(of_rank, classes)
 
 

@@ -209,12 +209,14 @@ def _durations(job: Job, rank: int, step: int, program: Program) -> list[int]:
 
 def _lengths(job: Job, rank: int, step: int) -> npt.NDArray[np.float64] | None:
     """The length of each micro-batch's samples, as a share of the longest; alike on ranks that share them."""
-    shortened = faults.total(job.faults, "length_imbalance", rank, step)
-    if not shortened:
+    unequal, even = (faults.total(job.faults, kind, rank, step) for kind in ("length_imbalance", faults.EVEN_LENGTHS))
+    if not unequal and not even:
         return None
-    replica = rank // job.layout.tensor % job.layout.data
-    drawn = _random(job, LENGTHS, replica, step).random(job.layout.microbatches)
-    return np.asarray(1 - min(shortened, 0.99) * drawn, np.float64)
+    drawn = np.array([
+        _random(job, LENGTHS, replica, step).random(job.layout.microbatches) for replica in range(job.layout.data)
+    ])  # fmt: skip
+    mine = drawn[rank // job.layout.tensor % job.layout.data]
+    return np.asarray(1 - min(unequal, 0.99) * mine - min(even, 0.99) * drawn.mean(), np.float64)
 
 
 def _dispatches(job: Job, rank: int, step: int, count: int) -> list[int]:

@@ -47,6 +47,8 @@ KINDS = {
     "clock_drift": Kind("the clock of the rank's file runs fast, by micro-seconds per second", "ppm", 20.0, "clock"),
     "missing_ranks": Kind("the rank has no file", "", 1.0, "recording"),
 }
+EVEN_LENGTHS = "even_lengths"
+"""What stands for `length_imbalance` where that is mended: as much work in the step, spread evenly."""
 OF_RECORDING = ("clock_skew", "clock_drift", "lost_events", "missing_ranks")
 """These change what is written, not what happens."""
 

@@ -30,7 +30,7 @@ from tracekit.plan.hardware import Cluster
 from tracekit.plan.layout import Layout, check_model
 from tracekit.plan.memory import PRECISIONS, Precision
 from tracekit.plan.transformer import Transformer
-from tracekit.simulate.faults import Fault, parse
+from tracekit.simulate.faults import EVEN_LENGTHS, Fault, parse
 
 MODEL, CLUSTER, PRECISION = "megatron-1.7b", "h100-80gb", "mixed-adam"
 SHORT = {"dp": "data", "fsdp": "data", "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
@@ -131,8 +131,10 @@ class Job:
         return self.layout.ranks
 
     def without(self, *faults: Fault) -> Job:
-        """The same job with some of its faults removed."""
-        return replace(self, faults=tuple(fault for fault in self.faults if fault not in faults))
+        """The same job with some of its faults mended: removed, or where samples differ in length, these made alike."""
+        left = tuple(fault for fault in self.faults if fault not in faults)
+        even = tuple(replace(fault, kind=EVEN_LENGTHS) for fault in faults if fault.kind == "length_imbalance")
+        return replace(self, faults=(*left, *even))
 
 
 KEYS = tuple(one.name for one in dataclasses.fields(Job))

@@ -44,7 +44,7 @@ class Truth:
     overlap, own and waiting time, idle by cause. `axes`: per rank, step and axis its communication and what of it is
     exposed. `calls`: every call with its wait. `pipeline`: bubbles with phases and causes; `actions`: its forwards and
     backwards. `groups`: number, axis, members. `step_ns` is the mean step over ranks and steps, `healthy_step_ns` that
-    of the same job without faults.
+    of the same job without faults (with samples of one length, where they differ, and as much work in all).
     """
 
     job: Job
