@@ -83,6 +83,12 @@ def test_heat_keeps_the_order_asked_for_and_shows_what_is_missing():
     assert heat.customdata[1][1] == "2,000 ns"
 
 
+def test_heat_of_one_rank_has_room_for_the_numbers_of_its_shades():
+    figure = charts.heat(rows(rank=[0], step=[0], wait_ns=[1]), "step", "rank", "wait_ns", "ns", "waits")
+    assert figure.layout.height >= 240
+    assert figure.data[0].colorbar.nticks <= 6
+
+
 def test_heat_of_512_ranks_stays_readable():
     ranks = np.arange(512)
     figure = charts.heat(rows(rank=ranks, step=0 * ranks, wait_ns=ranks), "step", "rank", "wait_ns", "ns", "waits")

@@ -40,7 +40,7 @@ OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, YELLOW, GREY)
 """The colours of what has none, in this order."""
 SHADES = "Cividis"
 INK, GRID = "#808080", "rgba(128,128,128,0.25)"
-LONGEST_LABEL, ROW_PX = 48, 22
+LONGEST_LABEL, ROW_PX, LEAST_HEAT_PX = 48, 22, 250
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;"})
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -139,10 +139,13 @@ def heat(
     factor, unit_name = scale(float(np.nanmax(table.to_numpy(dtype=float))), unit)
     names = [label(order[one] if order else f"{down} {one}") for one in table.index]
     values = table.to_numpy(dtype=float)
-    figure = blank(across.replace("_", " "), "", height=min(150 + max(ROW_PX - 4, 3) * len(names), 720))
+    figure = blank(
+        across.replace("_", " "), "", height=min(max(150 + max(ROW_PX - 4, 3) * len(names), LEAST_HEAT_PX), 720)
+    )
     figure.add_heatmap(
         z=values / factor, x=[str(one) for one in table.columns], y=list(range(len(names))), colorscale=SHADES,
-        colorbar={"title": {"text": unit_name}, "thickness": 12}, text=np.repeat([names], len(table.columns), 0).T,
+        colorbar={"title": {"text": unit_name}, "thickness": 12, "nticks": 5},
+        text=np.repeat([names], len(table.columns), 0).T,
         customdata=np.array([exact(row, unit) for row in values]).reshape(values.shape),
         hovertemplate=f"%{{text}}, {across.replace('_', ' ')} %{{x}}<br>{words}: %{{customdata}}<extra></extra>",
     )  # fmt: skip
