@@ -30,6 +30,7 @@ KEPT = 4
 """So many runs stay open."""
 NO_TRACES = ("run.json", "truth.json", "collectives.json", "package.json")
 HEAD_BYTES = 1 << 16
+UNTOLD = "world size not told before reading"
 _WORLD_SIZE = re.compile(rb'"world_size"\s*:\s*(\d{1,7})\b')
 HIDDEN = (".", "__pycache__", "node_modules")
 
@@ -49,7 +50,7 @@ class Found:
     def words(self) -> str:
         """As it stands in the list."""
         files = f"{self.files} file{'' if self.files == 1 else 's'}"
-        return " · ".join(part for part in (self.name, files, f"{self.changed:%Y-%m-%d %H:%M}", self.about) if part)
+        return " · ".join((self.name, files, f"{self.changed:%Y-%m-%d %H:%M}", self.about or UNTOLD))
 
 
 def root() -> Path:

@@ -103,7 +103,9 @@ def test_the_list_tells_the_world_size_that_a_trace_begins_with(root, compress):
 def test_what_a_trace_does_not_tell_is_not_in_the_list(root, content):
     (root / "c").mkdir()
     (root / "c" / "rank0.json").write_bytes(content)
-    assert next(run.about for run in runs.found(root) if run.name == "c") == ""
+    found = next(run for run in runs.found(root) if run.name == "c")
+    assert found.about == ""
+    assert found.words.endswith("world size not told before reading")
 
 
 def test_a_diagnosis_is_not_made_again_after_a_restart(root, tmp_path, monkeypatch):
