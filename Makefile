@@ -53,5 +53,5 @@ $(VENV)/ready-app: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing tracekit, torch and the development tools (once, some minutes)"
-	@$(INSTALL) --editable '.[workloads,app,hta,dev]'
+	@$(INSTALL) --editable '.[workloads,app,hta,dask,dev]'
 	@touch $@

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracekit.cli import progress
+from tracekit.cli import executors, progress
 from tracekit.errors import NotMeasured, WrongUse
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def analyze(
     steps: Annotated[str, typer.Option("--steps", metavar="N|N-M", help="Only these steps, as in 3-10.")] = "",
     calls: Annotated[bool, typer.Option("--calls", help="Also put each communication call into the JSON.")] = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Read the files themselves and keep nothing.")] = False,
+    executor: Annotated[
+        str, typer.Option("--executor", metavar="dask://HOST:PORT", help="Read and measure on a Dask cluster.")
+    ] = "",
     fail_on: Annotated[
         list[str] | None,
         typer.Option("--fail-on", metavar="CODE|SEVERITY", help="Exit with 1 if there is such a finding, or a graver."),
@@ -43,7 +47,8 @@ def analyze(
     if calls and not json:
         raise WrongUse("--calls adds the calls to the JSON, so it needs --json FILE or --json -")
     check_writable(json)
-    analysis = analyzed(runs, steps=chosen_steps(steps), cache=not no_cache)
+    with executors.executor(executor) as elsewhere:
+        analysis = analyzed(runs, steps=chosen_steps(steps), cache=not no_cache, executor=elsewhere)
     if json != STDOUT:
         print(account(analysis), end="")
     if json:
@@ -84,13 +89,15 @@ def chosen_steps(text: str) -> Steps | None:
     return steps
 
 
-def analyzed(runs: Sequence[str], *, steps: Steps | None = None, cache: bool = True) -> Analysis:
+def analyzed(
+    runs: Sequence[str], *, steps: Steps | None = None, cache: bool = True, executor: Executor | None = None
+) -> Analysis:
     """The job's traces, read, with every measure computed; progress is shown meanwhile."""
     from tracekit.analysis import Analysis, measure_names
     from tracekit.read.load import load
 
     with progress.shown("reading") as follow:
-        run = load(runs[0] if len(runs) == 1 else runs, cache=cache, progress=follow)
+        run = load(runs[0] if len(runs) == 1 else runs, cache=cache, progress=follow, executor=executor)
     analysis = Analysis(run.only_steps(*steps) if steps else run)
     with progress.shown("measuring") as follow:
         names = measure_names()

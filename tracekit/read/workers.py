@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import loky
 
+from tracekit.errors import TracekitError
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -31,7 +33,7 @@ class Workers:
     def map(self, work: Callable[[Item], Answer], items: Sequence[Item], *, heavy: bool) -> Iterator[Answer]:
         """The answers, in the order of the items."""
         if self.executor is not None:
-            yield from self.executor.map(work, items)
+            yield from _elsewhere(self.executor, work, items)
             return
         done = 0
         if heavy and len(items) > 1 and _cores() > 1:
@@ -43,6 +45,19 @@ class Workers:
             except BrokenProcessPool:
                 pass
         yield from map(work, items[done:])
+
+
+def _elsewhere(executor: Executor, work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
+    """The answers of the caller's executor; what it cannot do, a lost worker's work say, is done here."""
+    asked = [executor.submit(work, item) for item in items]
+    for future, item in zip(asked, items, strict=True):
+        try:
+            answer = future.result()
+        except TracekitError:
+            raise
+        except Exception:  # an executor's own errors are of any class; a fault of the work itself comes again here
+            answer = work(item)
+        yield answer
 
 
 def _pool() -> Executor:
