@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,8 +17,9 @@ class Stall:
     """A cause: its column of `stalls`, what a host does, what all of them do, and in what that is.
 
     `of_all_frac` is the share of the step from which on what all ranks do alike is told: in every job a launch here and
-    there is late. `recurs` that it need not show in most steps; `latency` that each such gap costs a launch's latency
-    on top, so that little idle time is told as well.
+    there is late. `recurs` that it need not show in most steps; else `recurs_frac` is from which share of the step on, as
+    a mean over all steps, it need not. `latency` that each such gap costs a launch's latency on top, so that little idle
+    time is told as well.
     """
 
     column: str
@@ -26,6 +28,7 @@ class Stall:
     where: str
     of_all_frac: float = 0.05
     recurs: bool = False
+    recurs_frac: float = math.inf
     latency: bool = False
 
 
@@ -36,6 +39,9 @@ def findings(asked: Judged, code: str, stall: Stall, advice: str, to_all: str = 
     """
     rows = asked["stalls"]
     late = list(late_ranks(asked, rows, stall.column, recurs=stall.recurs))
+    lasting, limit_ns = {one.rank for one in late}, stall.recurs_frac * step_ns(asked.run)
+    now_and_then = late_ranks(asked, rows, stall.column, recurs=True)
+    late += [one for one in now_and_then if one.rank not in lasting and one.excess_ns >= limit_ns]
     for one in late:
         yield _of_rank(asked, code, stall, one, advice)
     yield from _of_all(asked, code, stall, {one.rank for one in late}, to_all or advice)

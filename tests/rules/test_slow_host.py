@@ -23,6 +23,12 @@ def test_from_some_step_on():
     assert (finding.ranks, finding.steps, finding.cost_ns) == ((2,), (2, 3), 1500)
 
 
+def test_now_and_then():
+    """3 us in the first and the third of five steps, as pauses for garbage that no span tells of come."""
+    [finding] = found(slow_host, job(late(CASE), healthy(), late(CASE), healthy(), healthy()))
+    assert (finding.ranks, finding.steps, finding.cost_ns) == ((2,), (0, 2), 1200)
+
+
 def test_all_ranks_alike():
     [finding] = found(slow_host, job(all_late(CASE), all_late(CASE)))
     assert (finding.ranks, finding.cost_ns) == ((), 3000)
@@ -37,6 +43,7 @@ def test_all_ranks_alike():
         job(healthy(), late(CASE), healthy()),  # in one step only
         *(job(late(other), late(other)) for other in (LOADING, COLLECTING, SYNCHRONIZING)),  # another cause
         job(long(late(CASE)), long(late(CASE))),  # 3 us of 811
+        job(long(late(CASE)), long(healthy()), long(late(CASE)), long(healthy())),
         job(long(all_late(CASE)), long(all_late(CASE))),
     ],
 )

@@ -19,7 +19,9 @@ from tracekit.replay.costs import Judged
 from tracekit.stalling import Stall, findings
 
 CODE = "slow-host"
-STALL = Stall("launching_ns", "is late to launch work", "are late to launch work", "because Python is late")
+STALL = Stall(
+    "launching_ns", "is late to launch work", "are late to launch work", "because Python is late", recurs_frac=0.03
+)  # pauses that no span tells of, a garbage collection's, come now and then
 
 
 def check(asked: Judged) -> Iterator[Finding]:
