@@ -17,9 +17,9 @@ class Stall:
     """A cause: its column of `stalls`, what a host does, what all of them do, and in what that is.
 
     `of_all_frac` is the share of the step from which on what all ranks do alike is told: in every job a launch here and
-    there is late. `recurs` that it need not show in most steps; else `recurs_frac` is from which share of the step on, as
-    a mean over all steps, it need not. `latency` that each such gap costs a launch's latency on top, so that little idle
-    time is told as well.
+    there is late. `recurs` that it need not show in most steps; else `recurs_frac` is from which share of the step on,
+    as a mean over all steps, it need not. `latency` that each such gap costs a launch's latency on top, so that little
+    idle time is told as well.
     """
 
     column: str
