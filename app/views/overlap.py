@@ -7,7 +7,7 @@ import streamlit as st
 from tracekit.analysis import Analysis
 from tracekit.errors import NotMeasured
 from tracekit.report import html
-from tracekit.report.exposed_calls import exposed_calls, longest
+from tracekit.report.exposed_calls import longest
 
 from .. import parts
 
@@ -24,7 +24,7 @@ def show(analysis: Analysis) -> None:
     parts.chart(analysis, "steps")
     st.markdown("##### The calls that are exposed the longest")
     try:
-        calls = exposed_calls(analysis.run)
+        calls = analysis["exposed_calls"]
         parts.markup(html.table_part(longest(calls)))
         parts.folded(f"exposed calls ({len(calls)} rows)", "exposed_calls", calls)
     except NotMeasured as why:

@@ -54,7 +54,18 @@ JOB = """
 """
 """Two pipelines of two stages each, as two replicas, for measures that compare ranks."""
 ACROSS_RANKS = {
-    *("bandwidth", "blame", "collectives", "exposed", "layout", "links", "microbatches", "pace", "pipeline"),
+    *(
+        "bandwidth",
+        "blame",
+        "collectives",
+        "exposed",
+        "exposed_calls",
+        "layout",
+        "links",
+        "microbatches",
+        "pace",
+        "pipeline",
+    ),
     *("places", "ranks", "stages", "volume", "waits"),
 }
 ALONE = pytest.mark.parametrize("name", [name for name in measure_names() if name not in ACROSS_RANKS])
