@@ -30,6 +30,10 @@ def notes(*claims):
         ("gpu5.json", 5), ("proc_2.json", 2), ("profile_6.json", 6), ("rank0of8.json", 0), ("world8_rank3.json", 3),
         ("/data/rank5/trace.json", 5), ("/data/rank5/rank6.json", 6), ("a.zip!job/rank3.json", 3),
         ("C:\\runs\\rank4.json", 4),
+        ("profile_trace/iteration_20/rank3_trace.json", 3),  # torchtitan
+        ("profiling/traces/iteration_20/rank3_trace.json.gz", 3),
+        ("a/torch_profile/rank-13.json.gz", 13),  # Megatron-LM
+        ("traces/profile_6.json", 6),  # Accelerate
         ("memory://job/rank9.json", 9), ("rank000007.json", 7),
     ],
 )  # fmt: skip
@@ -40,6 +44,7 @@ def test_ranks_in_names(name, rank):
 @pytest.mark.parametrize(
     "name",
     [
+        "fit-job-0-run_training_batch.1694128201545.pt.trace.json",  # Lightning, which tells the rank in its host alone
         "trace.json", "frank3.json", "prank3.json", "ranking3.json", "rank.json", "ranks8.json", "coworker.json",
         "ip-172-31-16-248.us-east-2.compute.internal_19488.1698954910154219890.pt.trace.json.gz", "step_12.json",
         "9c44bd29b3f0_1375.1724066820235157909.pt.trace.json.gz", "gpus8.json", "error3.json", "",
