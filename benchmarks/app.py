@@ -22,6 +22,7 @@ JOB = {
     "noise": {"compute": 0.02, "transfer": 0.05},
 }
 READY = browser.READY
+DRAWN = "() => [...document.querySelectorAll('.stPlotlyChart')].every(one => one.querySelector('.main-svg'))"
 PAGES = ("Overlap", "Communication", "Pipeline", "Stragglers", "What if", "Memory", "Host", "Kernels", "Timeline")
 
 
@@ -45,10 +46,11 @@ class Looked:
         print(f"{what:<40} {seconds:6.2f} s  {(self.received - before) / 1e6:6.2f} MB", flush=True)
 
     def shows(self, title: str) -> None:
-        """Waits until the page of this title stands and nothing runs."""
+        """Waits until the page of this title stands, nothing runs and every chart is drawn."""
         self.page.locator("h1", has_text=title).wait_for(timeout=900_000)
         self.page.wait_for_timeout(50)
         self.page.locator(READY).wait_for(state="attached", timeout=900_000)
+        self.page.wait_for_function(DRAWN, timeout=900_000)
 
 
 def main() -> None:
