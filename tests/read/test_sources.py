@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from tracekit.errors import Unreadable
-from tracekit.read import sources
+from tracekit.read import decompression
 from tracekit.read.sources import TraceFile, opened, trace_files
 
 CONTENT = json.dumps(
@@ -171,7 +171,7 @@ def test_files_packed_in_several_members(tmp_path, pack):
 def test_members_that_end_where_a_piece_does(tmp_path, pack, monkeypatch):
     parts = [pack(CONTENT[:500]), pack(b""), pack(CONTENT[500:1000])]
     for size in range(1, len(parts[0]) + 3):
-        monkeypatch.setattr(sources, "COMPRESSED_BYTES", max(size, 6))
+        monkeypatch.setattr(decompression, "COMPRESSED_BYTES", max(size, 6))
         (tmp_path / "t.json").write_bytes(b"".join(parts))
         assert content(only(tmp_path / "t.json")) == CONTENT[:1000]
 

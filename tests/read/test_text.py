@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from tracekit.errors import Unreadable
+from tracekit.read import limits
 from tracekit.read import text as reading
 from tracekit.read.text import TraceText, mended
 
@@ -397,7 +398,7 @@ def test_a_stream_that_may_not_be_read_is_no_cut():
 
 def test_an_event_without_end_is_given_up(monkeypatch):
     monkeypatch.setattr(reading, "BLOCK_BYTES", 200)
-    monkeypatch.setattr(reading, "EVENT_LIMIT_BYTES", 2000)
+    monkeypatch.setattr(limits, "EVENT_BYTES", 2000)
     endless = '{"ph": "X", "name": "' + "x" * 5000
     content, _ = trace_of([healthy(0), endless, healthy(2)])
     events, trace = read(content)

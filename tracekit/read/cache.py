@@ -169,6 +169,8 @@ def parsed(file: TraceFile, settings: Settings) -> Parsed:
     except Unreadable as error:
         message = str(error)
         return Parsed(file, (), message if message.startswith(file.name) else f"{file.name}: {message}")
+    except MemoryError:
+        return Parsed(file, (), f"{file.name}: to read it takes more memory than there is")
 
 
 def is_kept(file: TraceFile, settings: Settings) -> bool:

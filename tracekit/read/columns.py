@@ -10,17 +10,50 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tracekit.errors import Unreadable
+from tracekit.read import limits
+
 NO_RANK = -1
 NO_ID = 0
 """Kineto's own spelling of "no correlation"."""
 _INT64, _UINT64 = 2**63, 2**64
 
 
-class Codes(dict[Any, int]):
-    """Numbers values in order of first sight."""
+class _Different(dict[Any, Any]):
+    """Different values, whose text is bounded."""
+
+    _characters = 0
+
+    def _count(self, value: Any) -> None:
+        """Unreadable where the values are too many, or too long together."""
+        self._characters += limits.NAME_OVERHEAD + len(value if isinstance(value, str) else str(value))
+        if self._characters > limits.NAMES_CHARACTERS:
+            raise Unreadable(f"its {len(self):,} different names and values are too long to be a trace's")
+
+
+class Texts(_Different):
+    """Gives each text as it is, but the same object for all that are the same."""
+
+    def __missing__(self, value: str) -> str:
+        self._count(value)
+        self[value] = value
+        return value
+
+
+class Codes(_Different):
+    """Numbers values in order of first sight; names that are too long are cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_order: list[Any] = []
+        """The values, each at the place of its code."""
 
     def __missing__(self, value: Any) -> int:
+        if isinstance(value, str) and len(value) > limits.NAME_CHARACTERS:
+            return int(self[_shortened(value)])
+        self._count(value)
         self[value] = code = len(self)
+        self.in_order.append(value)
         return code
 
     def of(self, values: Sequence[Any]) -> npt.NDArray[np.int32]:
@@ -56,6 +89,12 @@ def categorical(codes: npt.NDArray[Any], texts: Sequence[str | None]) -> pd.Cate
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value).encode("utf-8", "replace").decode()
+
+
+def _shortened(name: str) -> str:
+    """The start of a name, and what tells it from others that start so."""
+    digest = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    return f"{name[: limits.NAME_CHARACTERS // 2]}... ({len(name)} characters, {digest})"
 
 
 def _hashable(value: Any) -> Any:

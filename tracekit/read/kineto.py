@@ -7,7 +7,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tracekit.errors import Unreadable
 from tracekit.model import ALLOCATIONS, NO_TIME, table
-from tracekit.read import format, names
-from tracekit.read.columns import NO_ID, NO_RANK, Codes, categorical, ids, ranks, whole, wholes
+from tracekit.read import format, limits, names
+from tracekit.read.columns import NO_ID, NO_RANK, Codes, Texts, categorical, ids, ranks, whole, wholes
 from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Span
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
@@ -102,6 +102,7 @@ class _Columns:
         self._collectives: list[tuple[Any, ...]] = []
         self._copies: list[tuple[Any, ...]] = []
         self._devices = Codes()
+        self._texts = Texts()
         self._allocated: dict[str, list[Column]] = defaultdict(list)
         self._halves: list[tuple[int, Span]] = []
         self._wanted: dict[tuple[str, Callable[[str], bool]], Flags] = defaultdict(lambda: np.empty(0, bool))
@@ -141,6 +142,8 @@ class _Columns:
         self._problems["strange-event"] += batch.strange
         self._add_spans(batch.spans, batch.start_ns, batch.duration_ns)
         self._halves += batch.halves
+        if self._events > limits.EVENTS or len(self._halves) > limits.HALVES:
+            raise Unreadable(f"it holds {self._events:,} events and more: too many for one file, so it is not read")
         if batch.instants:
             self._add_allocations(batch.instants, batch.instant_ns)
 
@@ -176,24 +179,28 @@ class _Columns:
             if one.__class__ is Args and (one.collective is not None or one.types is not format.NOTHING):
                 size = _array_bytes(one.dimensions, one.types)
                 if one.collective is not None or size is not None:
-                    told = (_plain(getattr(one, name)) for name in COLLECTIVE_FIELDS[:-1])
+                    told = (self._plain(getattr(one, name)) for name in COLLECTIVE_FIELDS[:-1])
                     self._collectives.append((self._rows + place, *told, size))
 
     def _shapes(self, args: Sequence[Any], places: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
         """The code of each kernel's shape, of all other spans that of none."""
         shapes = np.full(len(args), self._codes["shape"][b""], np.int32)
         told = [args[place] for place in places.tolist()]
-        shapes[places] = self._codes["shape"].of(
-            [b"%b %b" % (one.grid, one.block) if one.__class__ is Args else b"" for one in told]
-        )
+        shapes[places] = self._codes["shape"].of([_grid_and_block(one) for one in told])
         return shapes
 
     def _add_copies(self, args: Sequence[Any], places: Sequence[int]) -> None:
         """What the arguments of copies tell."""
         for place in places:
             one = args[place] if args[place].__class__ is Args else _SILENT
-            size, direction = whole(one.size if one.bytes is None else one.bytes), _plain(one.direction)
+            size, direction = whole(one.size if one.bytes is None else one.bytes), self._plain(one.direction)
             self._copies.append((self._rows + place, size, direction))
+
+    def _plain(self, value: Any) -> Any:
+        """A number as it is, all else as text."""
+        if value is None or isinstance(value, int | float):
+            return value
+        return self._texts[value if isinstance(value, str) else str(value)]
 
     def _add(self, name: str, values: Column) -> None:
         self._parts[name].append(values)
@@ -208,7 +215,7 @@ class _Columns:
         """Which of the values seen so far in a column are wanted ones."""
         known, codes = self._wanted[column, wanted], self._codes[column]
         if len(known) < len(codes):
-            new = [wanted(str(value)) for value in islice(codes, len(known), None)]
+            new = [wanted(str(value)) for value in codes.in_order[len(known) :]]
             known = self._wanted[column, wanted] = np.append(known, new)
         return known
 
@@ -304,7 +311,14 @@ def _is_kernel(category: str) -> bool:
 
 
 _SIDES = r"\[(\s*\d{1,19}\s*(?:,\s*\d{1,19}\s*){0,2})\]"
+_LONGEST_SHAPE = 256
 _GRID_AND_BLOCK = re.compile(rf"{_SIDES} {_SIDES}")
+
+
+def _grid_and_block(one: Any) -> bytes:
+    """The text of a kernel's grid and block; none where it cannot be such."""
+    told = b"%b %b" % (one.grid, one.block) if one.__class__ is Args else b""
+    return told if len(told) < _LONGEST_SHAPE else b""
 
 
 def _shape(told: bytes) -> str | None:
@@ -333,10 +347,6 @@ def _array_bytes(dimensions_text: msgspec.Raw, types_text: msgspec.Raw) -> int |
     if not width or not isinstance(shape, list) or not shape or not all(isinstance(side, int) for side in shape):
         return None
     return math.prod(shape) * width
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _device(kind: Any, index: Any) -> str:

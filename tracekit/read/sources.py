@@ -1,48 +1,31 @@
 """Which files a run is made of, and their bytes, decompressed.
 
 Paths, globs, folders, archives and URLs all go through fsspec, so `s3://`, `gs://` and `http://` need only their fsspec
-package. What a file is compressed with is told by its first bytes, never by its name.
+package.
 """
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import struct
 import tarfile
 import zipfile
-import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import Protocol, cast
+from itertools import islice
+from typing import cast
 
 import fsspec
-import zstandard
-from isal import isal_zlib
 
 from tracekit.errors import Unreadable
+from tracekit.read import decompression, limits
+from tracekit.read.decompression import ByteFile, Decompressed
 from tracekit.read.text import Stream
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".pt.trace.json", ".pt.trace.json.gz")
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
-COMPRESSED_BYTES, PIECES_AHEAD = 1 << 18, 3
-STEP_BYTES = 1 << 12
-_GZIP = b"\x1f\x8b"
-_BROKEN = (
-    *(cast("type[Exception]", isal_zlib.error), zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, ValueError),
-    *(tarfile.TarError, zipfile.BadZipFile, OSError),
-)
+_BROKEN = (*decompression.BROKEN, tarfile.TarError, zipfile.BadZipFile)
 _NOT_OPENED = (*_BROKEN, KeyError, ImportError, RuntimeError, struct.error)  # zip tells of passwords by RuntimeError
-
-
-class ByteFile(Protocol):
-    """A file opened for reading bytes."""
-
-    def read(self, size: int = -1, /) -> bytes: ...
-    def seek(self, offset: int, /) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -94,13 +77,18 @@ def _is_trace_name(name: str) -> bool:
 
 def _of_file(system: fsspec.AbstractFileSystem, name: str) -> list[TraceFile]:
     about = system.info(name)
+    if about["type"] == "other":  # a pipe would be waited for, a device never ends
+        return []
     changed = next((about[key] for key in ("ETag", "etag", "mtime", "LastModified", "created") if about.get(key)), "")
     url, size = str(system.unstrip_protocol(name)).removeprefix("file://"), int(about.get("size") or 0)
     whole = TraceFile(url, "", f"{changed}/{size}", size)
     if not name.lower().endswith(ARCHIVE_SUFFIXES):
         return [whole]
     with system.open(name, "rb") as archive:
-        return [TraceFile(url, member, whole.version, held) for member, held in sorted(_members(name, archive))]
+        members = sorted(islice(_members(name, archive), limits.MEMBERS + 1))
+    if len(members) > limits.MEMBERS:
+        raise Unreadable(f"{name}: holds more than {limits.MEMBERS:,} traces")
+    return [TraceFile(url, member, whole.version, held) for member, held in members]
 
 
 def _members(name: str, archive: ByteFile) -> Iterator[tuple[str, int]]:
@@ -110,7 +98,7 @@ def _members(name: str, archive: ByteFile) -> Iterator[tuple[str, int]]:
             yield from ((one.filename, one.file_size) for one in zipped.infolist() if _is_trace_name(one.filename))
     else:
         with _tar(archive) as tar:
-            yield from ((one.name, one.size) for one in _until_cut(tar) if one.isfile() and _is_trace_name(one.name))
+            yield from ((one.name, one.size) for one in _until_cut(tar) if _is_plain(one) and _is_trace_name(one.name))
 
 
 def _until_cut(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -124,10 +112,15 @@ def _until_cut(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             raise
 
 
+def _is_plain(one: tarfile.TarInfo) -> bool:
+    """Whether a member is a file with all its bytes; a sparse one's holes would be terabytes of nothing."""
+    return one.isfile() and not one.issparse()
+
+
 @contextmanager
 def _tar(archive: ByteFile) -> Iterator[tarfile.TarFile]:
     with (
-        closing(_Decompressed(archive)) as plain,
+        closing(Decompressed(archive, _BROKEN)) as plain,
         tarfile.open(fileobj=cast("tarfile._Fileobj", plain), mode="r|") as tar,
     ):
         yield tar
@@ -138,7 +131,7 @@ def opened(file: TraceFile) -> Iterator[Stream]:
     """The trace's decompressed bytes as a stream; Unreadable where it cannot be opened."""
     with ExitStack() as stack:
         try:
-            stream = stack.enter_context(closing(_Decompressed(_raw(file, stack))))
+            stream = stack.enter_context(closing(Decompressed(_raw(file, stack), _BROKEN)))
         except _NOT_OPENED as error:
             raise Unreadable(f"{file.name}: {getattr(error, 'strerror', None) or error}") from error
         yield stream
@@ -151,140 +144,14 @@ def _raw(file: TraceFile, stack: ExitStack) -> ByteFile:
         return raw
     if file.url.lower().endswith(".zip"):
         zipped = stack.enter_context(zipfile.ZipFile(cast("str", raw)))
+        about = zipped.getinfo(file.member)
+        decompression.check(about.file_size, about.compress_size)
         return cast("ByteFile", stack.enter_context(zipped.open(file.member)))
     return _member(stack.enter_context(_tar(raw)), file.member)
 
 
 def _member(tar: tarfile.TarFile, name: str) -> ByteFile:
     for one in tar:
-        if one.name == name and one.isfile() and (inner := tar.extractfile(one)):
+        if one.name == name and _is_plain(one) and (inner := tar.extractfile(one)):
             return inner
     raise KeyError(f"the archive no longer holds {name}")
-
-
-class _Decompressed:
-    """Decompresses gzip (also in several members), zstd, bz2 and xz while it is read; other bytes pass as they are.
-
-    A stream that breaks off, or whose checksum is missing or wrong, gives all bytes up to there and then ends, with
-    `broken` told. A thread is some pieces ahead, so that decompression, and waiting for the file, cost no time of the
-    reader's where there is a second core.
-    """
-
-    def __init__(self, raw: ByteFile) -> None:
-        self.broken = False
-        self._raw = raw
-        self._head = self._more()
-        self._is_gzip = self._head.startswith(_GZIP)
-        self._new = _decompressor(self._head)
-        self._engine = self._new() if self._new else None
-        self._ready = b""
-        self._given = 0
-        self._made = 0
-        self._thread = ThreadPoolExecutor(1, "decompression")
-        self._ahead = deque(self._thread.submit(self._piece) for _ in range(PIECES_AHEAD))
-
-    def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes, none only at the end."""
-        while self._given >= len(self._ready):
-            piece = self._ahead[0].result()
-            if piece is None:
-                return b""
-            self._ready, self._given = piece, 0
-            self._ahead.popleft()
-            self._ahead.append(self._thread.submit(self._piece))
-        part = self._ready[self._given : self._given + size]
-        self._given += len(part)
-        return part
-
-    def close(self) -> None:
-        """Waits until the thread no longer reads the file."""
-        self._thread.shutdown(cancel_futures=True)
-
-    def _piece(self) -> bytes | None:
-        """More bytes, perhaps none yet; None at the end."""
-        more = b"" if self.broken else self._head or self._more()
-        if not more:
-            return None
-        self._head = b""
-        piece = self._decompress(more)
-        self._made += len(piece)
-        return piece
-
-    def _more(self) -> bytes:
-        try:
-            return self._raw.read(COMPRESSED_BYTES)
-        except (FileNotFoundError, PermissionError):
-            raise
-        except _BROKEN:
-            self.broken = True
-            return b""
-
-    def _decompress(self, more: bytes) -> bytes:
-        if self._engine is None or self._new is None:
-            return more
-        parts = []
-        while more:
-            if self._engine.eof:
-                self._engine = self._new()
-            try:
-                parts.append(self._engine.decompress(more))
-            except _BROKEN:
-                self.broken = True
-                return self._up_to_the_break() or b"".join(parts)
-            more = self._engine.unused_data.lstrip(b"\0") if self._engine.eof else b""
-        return b"".join(parts)
-
-    def _up_to_the_break(self) -> bytes:
-        """What a broken gzip holds beyond what was given, to the byte: read again from its start, in small steps."""
-        if not self._is_gzip:
-            return b""
-        found, place = [], 0
-        try:
-            self._raw.seek(0)
-            for part in _in_small_steps(self._raw):
-                place += len(part)
-                if place > self._made:
-                    found.append(part[max(len(part) - (place - self._made), 0) :])
-        except (*_BROKEN, AttributeError):  # the latter: it cannot be read again
-            pass
-        return b"".join(found)
-
-
-def _in_small_steps(raw: ByteFile) -> Iterator[bytes]:
-    """Decompresses gzip so that of a broken one a byte at most is lost before the broken place; then raises."""
-    engine = zlib.decompressobj(wbits=31)
-    while more := raw.read(COMPRESSED_BYTES):
-        while more:
-            before = engine.copy()
-            try:
-                part = engine.decompress(more, STEP_BYTES)
-            except zlib.error:
-                while part := before.decompress(more, 1):
-                    more = before.unconsumed_tail
-                    yield part
-                raise
-            yield part
-            more = engine.unconsumed_tail
-            if engine.eof:
-                more, engine = engine.unused_data.lstrip(b"\0"), zlib.decompressobj(wbits=31)
-
-
-class _Engine(Protocol):
-    eof: bool
-    unused_data: bytes
-
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
-class _NewEngine(Protocol):
-    def __call__(self) -> _Engine: ...
-
-
-def _decompressor(head: bytes) -> _NewEngine | None:
-    known: dict[bytes, _NewEngine] = {
-        _GZIP: lambda: cast("_Engine", isal_zlib.decompressobj(wbits=31)),
-        b"\x28\xb5\x2f\xfd": lambda: cast("_Engine", zstandard.ZstdDecompressor().decompressobj()),
-        b"BZh": lambda: cast("_Engine", bz2.BZ2Decompressor()),
-        b"\xfd7zXZ": lambda: cast("_Engine", lzma.LZMADecompressor()),
-    }
-    return next((new for magic, new in known.items() if head.startswith(magic)), None)

@@ -20,20 +20,27 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from tracekit.errors import Unreadable
+from tracekit.read import limits
 
 BLOCK_BYTES = 1 << 18
 """Text decoded at once: so much that the cost per call vanishes, so little that its objects stay in the CPU's cache."""
-EVENT_LIMIT_BYTES = 1 << 24
-"""No event is longer; text that goes on for longer without coming to an end is broken."""
-METADATA_LIMIT_BYTES = 1 << 26
+
+_TRIES = 100_000
+"""Ends of objects in a row none of which is followed by another one: more than any event has."""
+
+_MANY_MENDED = 100
+"""With more, the file's writer is ill, not one of its events."""
 
 Batch = TypeVar("Batch")
 
 _MARK = b"\xef\xbb\xbf"
 _PHASE = re.compile(rb'"ph"\s*:')
 _BOUNDARY = re.compile(rb'\}\s*(,)\s*\{\s*"')
+_BETWEEN = re.compile(rb"\}\s*(,)\s*\{")
 _EVENT_END = re.compile(rb"\}\s*,?\s*(?:(\[)\s*\{|\{)")
-_EVENT_OR_CLOSE = re.compile(rb"[{\]]")
+_OPENING = re.compile(rb"(?:\[\s*+(?:\]\s*+,?\s*+)?+)++")  # possessive: else it remembers each of a million turns
+_CLOSERS = re.compile(rb"[\]\s]*+")
+_EVENT_OR_CLOSE = re.compile(rb"\{|(?<!\[)\]")
 _EVENT_BEGIN = re.compile(rb'\{\s*"')
 _CLOSE = re.compile(rb'\]\s*(?:,\s*"|\}\s*$)|\}\s*\]\s*$')
 _AFTER_CLOSE = re.compile(rb'\s*(?:,\s*(?:"|$)|\}|$)')
@@ -46,8 +53,8 @@ _METADATA_KEYS = (
 _WITHOUT_CONTROL_BYTES = b" " * 32 + bytes(range(32, 256))
 _NO_NUMBER = re.compile(rb"([:\[,]\s*)(?:-?(?:Infinity|inf|INF)|[Nn]a[Nn]|NAN|None|undefined)(?=\s*[,}\]])")
 _EMPTY_VALUE = re.compile(rb":(\s*)(?=[,}])")
-_BAD_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
-_DOUBLE_COMMA = re.compile(rb",(?:\s*,)+")
+_ESCAPE = re.compile(rb'(?:\\\\)++|\\(?:["/bfnrt]|u[0-9a-fA-F]{4})?')
+_DOUBLE_COMMA = re.compile(rb",(?:\s*+,)++")
 _MISSING_COMMA = re.compile(rb"\}(\s*)\{")
 
 
@@ -74,6 +81,8 @@ class TraceText(Generic[Batch]):
         self._offset = 0
         self._ended = False
         self._closed = False
+        self._breaks = 0
+        self._unmendable_to = 0
         self._lost_until = -1
         self._lost_phases = 0  # of events that count as lost already
 
@@ -120,7 +129,7 @@ class TraceText(Generic[Batch]):
             text = self._past(text, len(text)) + self._read(max(BLOCK_BYTES, 1))
         if text.lstrip()[:1] == b"[":
             return self._past(text, text.index(b"[") + 1)
-        while not (key := _EVENTS_KEY.search(text)) and not self._ended and len(text) < METADATA_LIMIT_BYTES:
+        while not (key := _EVENTS_KEY.search(text)) and not self._ended and len(text) < limits.METADATA_BYTES:
             text += self._read(max(len(text), BLOCK_BYTES))
         if key is None:
             raise Unreadable("it holds no traceEvents, so it is no Kineto trace")
@@ -131,7 +140,7 @@ class TraceText(Generic[Batch]):
 
     def _finish(self, text: bytes) -> None:
         """Keeps the metadata that stands behind the events."""
-        while not self._ended and len(text) < METADATA_LIMIT_BYTES:
+        while not self._ended and len(text) < limits.METADATA_BYTES:
             text += self._read(max(len(text), BLOCK_BYTES))
         text = text.strip().removeprefix(b",").strip()
         if text and text != b"}":
@@ -139,13 +148,13 @@ class TraceText(Generic[Batch]):
 
     def _next(self, text: bytes) -> tuple[Batch | None, int]:
         """A batch from the start of the text and the bytes that it took; none and 0 where more text is needed."""
-        oversize = len(text) > EVENT_LIMIT_BYTES
+        oversize = len(text) > limits.EVENT_BYTES
         cut = len(text.rstrip().removesuffix(b",")) if self._ended else _boundary_before(text, len(text))
         if cut < 0 and not oversize:
             return None, 0
         cut = len(text) if cut < 0 else cut
         try:
-            return self._decode(b"".join((b"[", memoryview(text)[:cut], b"]"))), min(cut + 1, len(text))
+            return self._decode(b"".join((b"[", memoryview(text)[:cut], b"]"))), len(text) if self._ended else cut + 1
         except msgspec.DecodeError as error:
             reason, at = str(error), _place(error, text[:cut])
         except RecursionError:
@@ -155,7 +164,7 @@ class TraceText(Generic[Batch]):
         if "trailing characters" in reason:
             return self._close(text, at)
         if (stray := _stray_bracket(text)) >= 0:
-            return self._without_bracket(text, stray)
+            return self._without_brackets(text, stray)
         if "truncated" in reason or at >= cut:
             return self._incomplete(text, cut, oversize)
         return self._broken(text, at)
@@ -174,18 +183,17 @@ class TraceText(Generic[Batch]):
         if _AFTER_CLOSE.match(text, end + 1):
             self._closed = True
             return batch, end + 1
-        self.mended.append(self._offset + end)
-        goes_on = _EVENT_OR_CLOSE.search(text, end + 1)
-        return batch, goes_on.start() if goes_on else len(text)
+        self._note_mended(end)
+        return batch, _after_stray_close(text, end)
 
-    def _without_bracket(self, text: bytes, at: int) -> tuple[Batch | None, int]:
-        """The events before a bracket that opens a list where an event should begin; the bracket is passed over."""
+    def _without_brackets(self, text: bytes, at: int) -> tuple[Batch | None, int]:
+        """The events before brackets that open lists where an event should begin; the brackets are passed over."""
         try:
             batch = self._decode(b"[" + text[:at].rstrip().removesuffix(b",") + b"]")
         except (msgspec.DecodeError, RecursionError) as error:
             return self._broken(text, _place(error, text))
-        self.mended.append(self._offset + at)
-        return batch, at + 1
+        self._note_mended(at)
+        return batch, _OPENING.match(text, at).end()  # type: ignore[union-attr]
 
     def _incomplete(self, text: bytes, cut: int, oversize: bool) -> tuple[Batch | None, int]:
         """The cut was not between two events: an earlier one is, or more text is needed, or the text ends too early."""
@@ -221,6 +229,10 @@ class TraceText(Generic[Batch]):
 
     def _broken(self, text: bytes, at: int) -> tuple[Batch | None, int]:
         """Takes the good events before a broken place; if there are none, mends or loses the event around it."""
+        if len(self.mended) > _MANY_MENDED and self._offset >= self._unmendable_to:
+            batch, used = self._all_mended(text, at)
+            if batch is not None:
+                return batch, used
         batch, used = self._good_before(text, at)
         if batch is None:
             batch, used = self._whole_before(text, at)
@@ -230,7 +242,7 @@ class TraceText(Generic[Batch]):
         end = boundary.start(1) if boundary else -1
         if self._ended and (close := self._close_after(text, at, end if end >= 0 else len(text))) >= 0:
             end = close
-        if end < 0 and not self._ended and len(text) <= EVENT_LIMIT_BYTES:
+        if end < 0 and not self._ended and len(text) <= limits.EVENT_BYTES:
             return None, 0
         if end < 0:
             end = len(text)
@@ -255,8 +267,30 @@ class TraceText(Generic[Batch]):
         except (msgspec.DecodeError, RecursionError):
             start = _whole_event_before(text, end)
             return None, self._lose(text, at, used if start < 0 else start)
-        self.mended.append(self._offset + at)
+        self._note_mended(at)
         return batch, used
+
+    def _all_mended(self, text: bytes, at: int) -> tuple[Batch | None, int]:
+        """All whole events of the text, mended at once, which is quicker where most of them are ill."""
+        cut = _boundary_before(text, len(text))
+        try:
+            batch = self._decode(b"[" + mended(text[: max(cut, 0)]) + b"]")
+        except (msgspec.DecodeError, RecursionError):
+            self._unmendable_to = self._offset + cut
+            return None, 0
+        if cut < 0:
+            return None, 0
+        self._note_mended(at)
+        return batch, cut + 1
+
+    def _note_mended(self, at: int) -> None:
+        self.mended.append(self._offset + at)
+        self._check()
+
+    def _check(self) -> None:
+        self._breaks += 1
+        if self._breaks > limits.BROKEN_PLACES:
+            raise Unreadable(f"its text is broken in more than {limits.BROKEN_PLACES:,} places")
 
     def _lose(self, text: bytes, at: int, used: int) -> int:
         """Gives up that much text, broken at a place, and counts the events in it; not again one known to be lost.
@@ -267,6 +301,7 @@ class TraceText(Generic[Batch]):
         phases = len(_PHASE.findall(text, 0, used))
         events = max(phases - known, 0 if self._lost_until == self._offset else 1)
         self.lost += [self._offset + at] * events
+        self._check()
         self._lost_phases = max(known - phases, 0) + max(events - phases, 0)
         self._lost_until = self._offset + used
         return used
@@ -285,7 +320,7 @@ def mended(text: bytes) -> bytes:
     empty, NaN or infinite (all become null); two commas, or none, between events.
     """
     text = text.decode("utf-8", "replace").encode().translate(_WITHOUT_CONTROL_BYTES)
-    text = _BAD_ESCAPE.sub(lambda found: found[0] if found[1] else rb"\\", text)
+    text = _ESCAPE.sub(lambda found: found[0] if len(found[0]) > 1 else rb"\\", text)
     text = _NO_NUMBER.sub(rb"\1null", text)
     text = _EMPTY_VALUE.sub(rb":\1null", text)
     return _MISSING_COMMA.sub(rb"},\1{", _DOUBLE_COMMA.sub(b",", text)).strip().strip(b",")
@@ -297,12 +332,25 @@ def _head(text: bytes, key: re.Match[bytes]) -> bytes:
 
 
 def _boundary_before(text: bytes, end: int) -> int:
-    """The last comma between two objects that lies before `end`; -1 where there is none."""
-    while (end := text.rfind(b"{", 0, end)) > 0:
-        before = text[max(0, end - 4096) : end].rstrip()
-        if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
-            return max(0, end - 4096) + len(before) - 1
+    """The last comma between two objects that lies before `end`; -1 where there is none, or none is near."""
+    close = end
+    for _ in range(_TRIES):
+        close = text.rfind(b"}", 0, close)
+        if close < 0:
+            break
+        if found := _BETWEEN.match(text, close, end):
+            return found.start(1)
     return -1
+
+
+def _after_stray_close(text: bytes, at: int) -> int:
+    """Where reading goes on after a bracket that closes nothing: the bracket that does, or the next event."""
+    run = _CLOSERS.match(text, at).end()  # type: ignore[union-attr]
+    last = text.rfind(b"]", at + 1, run)
+    if last >= 0 and _AFTER_CLOSE.match(text, last + 1):
+        return last
+    goes_on = _EVENT_OR_CLOSE.search(text, run)
+    return goes_on.start() if goes_on else len(text)
 
 
 def _stray_bracket(text: bytes) -> int:
