@@ -22,7 +22,7 @@ PACKAGES = {"tracekit": "tracekit", "app": "tracekit_app", "workloads": "traceki
 FIRST_PAGE = """
 from streamlit.testing.v1 import AppTest
 from tracekit.cli.app import main_file
-shown = AppTest.from_file(str(main_file()), default_timeout=60).run()
+shown = AppTest.from_file(str(main_file()), default_timeout=100).run()
 print([one.value for one in shown.title], [one.message for one in shown.exception])
 """
 
@@ -43,9 +43,10 @@ class Installed:
 
     def __init__(self, folder: Path, wheel: Path):
         self.programs = folder / "bin"
-        pip = [self.programs / "python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
-        subprocess.run([*pip, f"tracekit-torch[app] @ {wheel.as_uri()}"], env=self.environment, check=True, timeout=600)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=120)
+        pip = [sys.executable, "-m", "pip", "--python", self.programs / "python", "install", "--quiet", "--no-compile"]
+        what = ["--constraint", ROOT / "constraints.txt", f"tracekit-torch[app] @ {wheel.as_uri()}"]
+        subprocess.run([*pip, *what], env=self.environment, check=True, timeout=600)
 
     @property
     def environment(self):
