@@ -3,10 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# The second is for what builds tracekit itself: newer pips do not hold that to the first.
+PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
+INSTALL := $(PINNED) $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo app test lint bench clean
+.PHONY: help demo app test lint bench licences clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -31,6 +33,9 @@ lint: $(VENV)/ready-dev  ## style, types, and who may import whom
 
 bench: $(VENV)/ready-dev  ## speed and memory of reading, beside HolisticTraceAnalysis
 	@$(BIN)/python -m benchmarks.reading
+
+licences: $(VENV)/ready-dev  ## docs/licences.md, of everything installed; fails at one that pyproject.toml does not allow
+	@table=$$($(BIN)/pip-licenses) && printf '# Licences\n\nOf everything that tracekit and its extras install, by `make licences`.\n\n%s\n' "$$table" > docs/licences.md
 
 clean:  ## remove what make made
 	rm -rf $(VENV) build *.egg-info

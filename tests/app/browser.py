@@ -46,11 +46,11 @@ def chromium():
 
 
 @contextlib.contextmanager
-def served(root):
+def served(root, program=(sys.executable, "-m", "tracekit"), **options):
     """The address of the app over a root folder, as `tracekit app` starts it."""
     port = _free_port()
-    command = [sys.executable, "-m", "tracekit", "app", "--root", str(root), "--no-browser", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [*program, "app", "--root", str(root), "--no-browser", "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
     try:
         address = f"http://127.0.0.1:{port}"
         _wait(address, process)
