@@ -17,7 +17,7 @@ import pandas as pd
 
 from tracekit.model import ALLOCATIONS, NO_TIME, table
 from tracekit.read import format, names
-from tracekit.read.columns import NO_ID, NO_RANK, Codes, categorical, ids, ranks, whole, wholes
+from tracekit.read.columns import NO_ID, NO_RANK, Codes, as_text, categorical, ids, ranks, whole, wholes
 from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Span
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
@@ -248,7 +248,7 @@ class _Columns:
         whole_spans: list[Span] = []
         times: list[tuple[int, int]] = []
         for time_ns, half in sorted(self._halves, key=lambda one: one[0]):  # as in the file where times are the same
-            lane = (str(half.pid), str(half.tid))
+            lane = (as_text(half.pid), as_text(half.tid))
             if time_ns == NO_TIME:
                 self._problems["half-span"] += 1
             elif isinstance(half, Begin):
