@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -50,7 +49,8 @@ def account(folder):
     return {
         "ranks": run.ranks[["rank", "window", "device", "dropped"]].values.tolist(),
         "steps": run.steps.values.tolist(),
-        "calls": sorted(run.calls.drop(columns=["match"]).astype(str).values.tolist()),
+        "calls": sorted(run.calls.drop(columns=["match", "lane"]).astype(str).values.tolist()),
+        "lanes": sorted(run.calls["lane"]),
         "matched": int(run.calls["match"].nunique()),
         "breakdown": analysis["breakdown"].values.tolist(),
         "idle": idle(analysis),
@@ -205,3 +205,69 @@ def test_a_bare_list_keeps_the_breakdown(job, tmp_path):
     assert bare["breakdown"] == told["breakdown"]
     assert [row[2:] for row in bare["idle"]] == [row[2:] for row in told["idle"]]
     assert bare["matched"] == told["matched"]
+
+
+# Files of several ranks in one, whose processes have other numbers
+
+
+def fused(job, folder, change=lambda event, rank: event, name="Rank-{rank}-{name}", offset=100_000_000):
+    """All ranks in one file; processes moved and named, metadata of the first rank kept."""
+    merged = {}
+    for rank, file in enumerate(sorted(job.glob("rank*.json.gz"))):
+        trace = read(file)
+        events = merged.setdefault("traceEvents", [])
+        merged = {**trace, **merged}
+        events += [change(_moved(event, rank, name, offset), rank) for event in trace["traceEvents"]]
+    (folder / "merged.json").write_text(text_of(merged))
+    return folder
+
+
+def _moved(event, rank, name, offset):
+    pid = event.get("pid")
+    event = {**event, "pid": pid + rank * offset if isinstance(pid, int) else pid}
+    if event["name"] == "process_name" and name:
+        event["args"] = {"name": name.format(rank=rank, name=event["args"]["name"])}
+    return event
+
+
+def of_all(told):
+    """An account without the numbers of processes."""
+    return {key: value for key, value in told.items() if key != "lanes"}
+
+
+def with_rank_argument(event, rank):
+    return {**event, "args": {**event.get("args", {}), "rank": rank}}
+
+
+def with_rank_in_the_process_number(event, rank):
+    return {**event, "pid": f"rank{rank}_{event['pid']}"}
+
+
+FUSINGS = {
+    "rank arguments": {"name": None, "change": with_rank_argument},
+    "rank arguments and the same processes": {"name": None, "change": with_rank_argument, "offset": 0},
+    "names of processes": {},
+    "names of processes, in words": {"name": "{name} (rank: {rank})"},
+    "process numbers as text": {"name": None, "change": with_rank_in_the_process_number, "offset": 0},
+}
+
+
+@pytest.mark.parametrize("how", FUSINGS.values(), ids=FUSINGS)
+def test_all_ranks_in_one_file(job, tmp_path, how):
+    assert of_all(account(fused(job, tmp_path, **how))) == of_all(account(job))
+
+
+def test_ranks_that_nothing_tells_apart_are_noted(job, tmp_path):
+    told = load(fused(job, tmp_path, name=None), cache=False)
+    ranks = len(list(job.glob("rank*.json.gz")))
+    assert told.ranks["rank"].tolist() == [0]
+    noted = told.notes[told.notes["code"] == "several-processes"]
+    assert noted[["severity", "rank", "count"]].values.tolist() == [["warning", 0, ranks]]
+
+
+def test_the_merged_export_is_read_back(job, tmp_path):
+    write_perfetto(Analysis(load(job, cache=False)), tmp_path / "merged.json.gz")
+    told, again = account(job), account(tmp_path / "merged.json.gz")
+    assert again["breakdown"] == told["breakdown"]
+    assert again["matched"] == told["matched"]
+    assert [row[:2] for row in again["ranks"]] == [row[:2] for row in told["ranks"]]

@@ -96,8 +96,8 @@ def wholes(values: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np
 def ids(values: Sequence[Any]) -> npt.NDArray[np.uint64]:
     """Ids as uint64, all 64 bits kept; `NO_ID` for none.
 
-    Text that is a number, decimal or hexadecimal, is that number. Other text gets a number that is the same for the same text, above 2^63, where
-    no profiler counts to.
+    Text that is a number, decimal or hexadecimal, is that number. Other text gets a number that is the same for the
+    same text, above 2^63, where no profiler counts to.
     """
     try:
         return np.fromiter(values, np.uint64, len(values))

@@ -18,7 +18,8 @@ import pandas as pd
 from tracekit.model import ALLOCATIONS, NO_TIME, table
 from tracekit.read import format, names
 from tracekit.read.columns import NO_ID, NO_RANK, Codes, as_text, categorical, ids, ranks, whole, wholes
-from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Span
+from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Named, Span
+from tracekit.read.processes import Processes
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
 
@@ -52,6 +53,7 @@ class _Batch:
     halves: list[tuple[int, Span]]
     instants: list[Instant]
     instant_ns: npt.NDArray[np.int64]
+    named: list[Named]
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class _Columns:
         self._devices = Codes()
         self._allocated: dict[str, list[Column]] = defaultdict(list)
         self._halves: list[tuple[int, Span]] = []
+        self._processes = Processes()
         self._wanted: dict[tuple[str, Callable[[str], bool]], Flags] = defaultdict(lambda: np.empty(0, bool))
         self._rows = 0
         self._events = 0
@@ -133,6 +136,7 @@ class _Columns:
             list(zip(nanoseconds([half.ts for half in halves]).tolist(), halves, strict=True)),
             instants,
             nanoseconds([instant.ts for instant in instants]),
+            [event for event in rest if event.__class__ is Named],
         )
 
     def add(self, batch: _Batch) -> None:
@@ -141,6 +145,7 @@ class _Columns:
         self._problems["strange-event"] += batch.strange
         self._add_spans(batch.spans, batch.start_ns, batch.duration_ns)
         self._halves += batch.halves
+        self._processes.add(batch.named)
         if batch.instants:
             self._add_allocations(batch.instants, batch.instant_ns)
 
@@ -222,6 +227,7 @@ class _Columns:
         self._allocated["time_ns"].append(times_ns)
         self._allocated["device"].append(self._devices.of([(one.device_type, one.device_index) for one in args]))
         self._allocated["rank"].append(ranks([one.rank for one in args]))
+        self._allocated["process"].append(self._codes["process"].of([one.pid for one in instants]))
         self._allocated["known"].append(known)
 
     def _allocations(self, offset_ns: int) -> pd.DataFrame:
@@ -237,10 +243,16 @@ class _Columns:
                 "bytes": parts["bytes"],
                 "allocated_bytes": parts["allocated"],
                 "reserved_bytes": parts["reserved"],
-                "rank": parts["rank"],
+                "rank": self._whose(parts["rank"], parts["process"]),
             }
         )
         return rows[parts["known"]]
+
+    def _whose(self, claimed: npt.NDArray[np.int64], processes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """The ranks that events claim, else those of their processes."""
+        of_process = self._processes.ranks(self._codes["process"])
+        told = np.array([of_process.get(process, NO_RANK) for process in self._codes["process"]], np.int64)
+        return np.where(claimed == NO_RANK, told[processes], claimed) if of_process else claimed
 
     def _join_halves(self) -> None:
         """Makes a span of each begin and the end that closes it on its lane, and counts those without the other."""
@@ -269,6 +281,7 @@ class _Columns:
         columns = {name: np.concatenate(parts) for name, parts in self._parts.items()}
         self._parts.clear()
         offset_ns = _base_ns(text.metadata)
+        columns["rank"] = self._whose(columns["rank"], columns["process"])
         columns, rows, impossible = _on_absolute_time(columns, offset_ns)
         codes, process, thread = self._codes, columns.pop("process"), columns.pop("thread")
         named = {name: codes[name].column([columns[name]]) for name in ("category", "name")}
