@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import gzip
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +25,7 @@ from torch import Tensor, nn
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import profile, schedule, supported_activities
 
-from . import annotations, checkpoint, communication, devices, faults, injection, links, record, samples
+from . import annotations, checkpoint, communication, devices, faults, injection, links, record, samples, traces
 from .devices import Device
 from .errors import WorkloadError, WrongUse
 from .faults import Fault
@@ -102,7 +101,7 @@ def run(name: str, workload: Workload, options: argparse.Namespace, command: str
         if rank == 0:
             facts = record.of_run(workload, job, training, command, record.collect(store, ranks))
             record.write(out / "run.json", facts)
-    _export(job, profiler, out / f"rank{rank}.json.gz")
+    traces.write_trace(profiler, out / f"rank{rank}.json.gz", partial(injection.into_clock, job.injection))
 
 
 def _job(name: str, workload: Workload, options: argparse.Namespace, rank: int, ranks: int) -> Job:
@@ -206,16 +205,6 @@ def _batches(job: Job) -> Iterator[Batch]:
     dataset = samples.Sentences(given.vocabulary, given.sequence, given.seed)
     collate = injection.into_samples(job.injection, given.seed, shard)
     return samples.batches(dataset, given.batch, job.layout.shards(), shard, collate)
-
-
-def _export(job: Job, profiler: profile, trace: Path) -> None:
-    # PyTorch would compress it itself, but line by line, which takes ten times as long.
-    plain = trace.with_suffix("")
-    profiler.export_chrome_trace(str(plain))
-    injection.into_clock(job.injection, plain)
-    with plain.open("rb") as written, gzip.open(trace, "wb", compresslevel=5) as compressed:
-        shutil.copyfileobj(written, compressed, length=1 << 20)
-    plain.unlink()
 
 
 def _folder(out: Path, emptied: bool) -> Path:

@@ -80,6 +80,12 @@ def test_ids_are_exact(value, number, others):
     assert int(ids([value, *others])[0]) == number
 
 
+@pytest.mark.parametrize("spelled", ["255", "0xff", "0XFF", " 0xFF ", "0x00000000000000ff", 255.0])
+def test_one_id_however_it_is_spelled(spelled):
+    assert ids([255, spelled, "text"]).tolist()[:2] == [255, 255]
+    assert ids(["0x0", "0", 0.0]).tolist() == [NO_ID] * 3
+
+
 @given(st.lists(st.integers(0, 2**64 - 1)))
 def test_any_64_bits_are_kept(values):
     assert ids(values).tolist() == values

@@ -174,6 +174,55 @@ def test_allocations_of_a_fused_file_go_to_their_rank():
     assert (rows(one.allocations, "time_ns"), rows(other.allocations, "time_ns")) == ([(3,)], [(4,)])
 
 
+def silent(rank, offset):
+    """The same, without a word of whose they are."""
+    return [
+        {**event, "args": {key: value for key, value in event["args"].items() if key != "rank"}}
+        for event in fused(rank, offset)
+    ]
+
+
+def called(pid, name, what="process_name"):
+    return {"ph": "M", "name": what, "pid": pid, "args": {"labels" if what == "process_labels" else "name": name}}
+
+
+def test_a_fused_file_is_split_by_what_its_processes_are_called():
+    of_hosts = [
+        called(100, "Rank-4-HOST"),
+        called(1100, "python", "process_name"),
+        called(1100, "rank: 7", "process_labels"),
+    ]
+    of_devices = [called(0, "rank 4 GPU 0"), called(1000, "GPU of rank 7")]
+    allocation = {"ph": "i", "name": "[memory]", "pid": 1100, "tid": 1, "ts": 3}
+    told = {"Bytes": 1, "Total Allocated": 2, "Total Reserved": 3, "Device Type": 1, "Device Id": 0}
+    events = [*silent(4, 0), *of_hosts, *silent(7, 1000), *of_devices, {**allocation, "args": told}]
+    one, other = parts(events, distributedInfo={"rank": 4, "world_size": 8})
+    assert (one.identity.rank, other.identity.rank) == (4, 7)
+    assert (len(one.work), len(other.work)) == (2, 2)
+    assert (len(one.allocations), len(other.allocations)) == (0, 1)
+    assert not {"no-rank-told", "several-processes"} & {*noted(one), *noted(other)}
+
+
+def test_what_an_event_says_outweighs_what_its_process_is_called():
+    names = [called(100, "rank 1"), called(1100, "rank 0"), called(0, "rank 1"), called(1000, "rank 0")]
+    one, other = parts([*names, *fused(0, 0), *fused(1, 1000)])
+    assert (rows(one.work, "start_ns")[0], rows(other.work, "start_ns")[0]) == ((2,), (3,))
+
+
+@pytest.mark.parametrize("name", ["rank 5", "rank of 5", "frank 5", 5, None, ["rank 5"], {"rank": 5}])
+def test_one_rank_that_a_process_is_called_after_is_not_taken_for_the_files(name):
+    odd = {"ph": "M", "name": "process_name", "pid": 0, "args": name}
+    [only] = parts([called(100, name), odd, *silent(0, 0)], distributedInfo={"rank": 3, "world_size": 8})
+    assert only.identity.rank == 3
+    assert len(only.work) == 2
+
+
+def test_processes_that_mark_the_same_step_are_several_ranks():
+    [only] = parts([*silent(0, 0), *silent(1, 1000)])
+    assert noted(only)["several-processes"] == 2
+    assert "several-processes" not in noted(part([*silent(0, 0), step(2, 20, 30, (200, 1))]))
+
+
 def test_a_file_whose_events_all_name_one_rank_is_that_ranks():
     [only] = parts(fused(4, 0), distributedInfo={"rank": 0, "world_size": 8})
     assert only.identity.rank == 4

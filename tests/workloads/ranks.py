@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,20 +19,29 @@ from workloads import communication, launch
 
 def run(folder: Path, step: Callable[[int], None], groups: Callable[[], None], ranks: int = 2) -> list[list[Event]]:
     """`groups()` once on every rank, then `step(rank)` profiled; the complete events of each rank by start."""
+    start(partial(_profiled, folder, step, groups), ranks)
+    return [_events(folder / f"rank{rank}.json.gz") for rank in range(ranks)]
+
+
+def start(work: Callable[[int], None], ranks: int = 2) -> None:
+    """`work(rank)` on every rank, each in a process of its own, until all have ended."""
     port = launch._free_port()
     context = launch._context("ddp")
-    started = [context.Process(target=_rank, args=(folder, step, groups, rank, ranks, port)) for rank in range(ranks)]
+    started = [context.Process(target=_rank, args=(work, rank, ranks, port)) for rank in range(ranks)]
     for process in started:
         process.start()
     for process in started:
         process.join(60)
     assert [process.exitcode for process in started] == [0] * ranks
-    return [_events(folder / f"rank{rank}.json.gz") for rank in range(ranks)]
 
 
-def _rank(folder, step, groups, rank, ranks, port):
+def _rank(work, rank, ranks, port):
     os.environ.update(launch._environment(rank, ranks, port))
     torch.set_num_threads(1)
+    work(rank)
+
+
+def _profiled(folder, step, groups, rank):
     annotations = communication.annotate(communication.Directly())
     dist.init_process_group("gloo")
     groups()

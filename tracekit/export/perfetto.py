@@ -16,7 +16,6 @@ Written rank by rank and in pieces: never more than one rank's tables are held.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
@@ -33,6 +32,7 @@ from tracekit import model
 from tracekit.analysis import Analysis
 from tracekit.axes import ALL_RANKS, AXES, SHORT
 from tracekit.errors import NotMeasured, WrongUse
+from tracekit.export.threads import Key, threads
 from tracekit.intervals import EMPTY, Nanoseconds, union
 from tracekit.model import NO_TIME, RankTables, Run
 from tracekit.read import names
@@ -118,14 +118,13 @@ def trace_events(analysis: Analysis, progress: Progress | None = None) -> Iterat
     run = with_waits(analysis.run)
     run = replace(run, calls=_with_arrows(run.calls))
     places = _places(analysis)
-    order = sorted(run.sources, key=lambda key: (places[key[0]].order, key))
     base_ns = _base_ns(run)
     yield from _job(run, base_ns)
     yield from _critical_path(analysis, base_ns)
-    for nth, key in enumerate(order):
+    for nth, rank in enumerate(sorted(places, key=lambda rank: places[rank].order)):
         if progress:
-            progress(nth, len(order), f"rank {key[0]}")
-        yield from _rank(run.rank(*key), nth, places[key[0]].words, base_ns)
+            progress(nth, len(places), f"rank {rank}")
+        yield from _rank(run, rank, nth, places[rank].words, base_ns)
 
 
 @dataclass(frozen=True)
@@ -176,23 +175,42 @@ def _critical_path(analysis: Analysis, base_ns: int) -> Iterator[str]:
         yield f'{{"ph":"e",{told},"ts":{_us(end_ns - base_ns)}}}'
 
 
-def _rank(one: RankTables, nth: int, words: str, base_ns: int) -> Iterator[str]:
-    pid = FIRST_RANK + one.rank
+def _rank(run: Run, rank: int, nth: int, words: str, base_ns: int) -> Iterator[str]:
+    """A rank's process, in all its windows."""
+    pid = FIRST_RANK + rank
+    devices = run.ranks.loc[run.ranks["rank"] == rank, "device"]
     yield _metadata("process_name", pid, None, name=words)
-    yield _metadata("process_labels", pid, None, labels=one.device)
+    yield _metadata("process_labels", pid, None, labels=str(devices.iloc[0]))
     yield _metadata("process_sort_index", pid, None, sort_index=nth)
+    taken: Mapping[Key, int] = {}
+    for key in sorted(key for key in run.sources if key[0] == rank):
+        one = run.rank(*key)
+        tables = [_outer_first(rows) for rows in (one.work, one.host)]
+        on = threads(tables, taken)
+        yield from _thread_names(one, tables[0], {key: tid for key, tid in on.number.items() if key not in taken})
+        yield from _window(one, tables, on.of_each, base_ns)
+        taken = on.number
+
+
+def _thread_names(one: RankTables, work: pd.DataFrame, new: Mapping[Key, int]) -> Iterator[str]:
+    for (lane, further), tid in new.items():
+        name = _lane_name(lane, one, work)
+        told = f"{name} ({further + 1})" if further else name
+        yield _metadata("thread_name", FIRST_RANK + one.rank, tid, name=told)
+
+
+def _window(
+    one: RankTables, tables: Sequence[pd.DataFrame], tids: Sequence[Sequence[int]], base_ns: int
+) -> Iterator[str]:
+    """What a rank does in one window, each table's rows on the threads of these numbers."""
+    pid = FIRST_RANK + one.rank
     calls = dict(zip(_keys(one.calls), _call_arguments(one.calls), strict=True))
-    tables = [_outer_first(rows) for rows in (one.work, one.host)]
-    threads = _threads(tables)
-    for (lane, further), tid in threads.number.items():
-        name = _lane_name(lane, one, tables[0])
-        yield _metadata("thread_name", pid, tid, name=f"{name} ({further + 1})" if further else name)
     told = (calls, calls if one.on_cpu else {})
-    spans = [_spans(*each, one, pid, base_ns) for each in zip(tables, threads.of_each, told, strict=True)]
+    spans = [_spans(*each, one, pid, base_ns) for each in zip(tables, tids, told, strict=True)]
     for _, _, event in merge(*spans):  # outer ones first
         yield event
     yield from _counter("calls waiting", pid, *_waits(one.calls), base_ns)
-    yield from _arrows(one.calls, pid, _thread_of_each_call(tables, threads), base_ns)
+    yield from _arrows(one.calls, pid, _thread_of_each_call(tables, tids), base_ns)
 
 
 def _outer_first(rows: pd.DataFrame) -> pd.DataFrame:
@@ -206,65 +224,12 @@ def _waits(calls: pd.DataFrame) -> tuple[Nanoseconds, Nanoseconds]:
     return begin, begin + waiting["wait_ns"].to_numpy(np.int64)
 
 
-@dataclass(frozen=True)
-class Threads:
-    """The number of each lane's threads, its own (0) and further ones, and the number of each table's rows."""
-
-    number: Mapping[tuple[str, int], int]
-    of_each: Sequence[Sequence[int]]
-
-
-def _threads(tables: Sequence[pd.DataFrame]) -> Threads:
-    """Threads for all rows: within each, spans hold one another or are apart."""
-    further = _further(tables)
-    used = [list(zip(rows["lane"].tolist(), places, strict=True)) for rows, places in zip(tables, further, strict=True)]
-    number: dict[tuple[str, int], int] = {}
-    for lane, place in sorted({key for keys in used for key in keys}, key=lambda key: (key[1], key[0])):
-        own = lane.rpartition("/")[2]
-        tid = int(own) if own.isdecimal() and len(own) < 10 and not place else 0
-        while tid < 1 or tid in number.values():
-            tid = max(number.values(), default=0) + 1
-        number[lane, place] = tid
-    return Threads(number, [[number[key] for key in keys] for keys in used])
-
-
-def _further(tables: Sequence[pd.DataFrame]) -> list[list[int]]:
-    """For each row of the tables, outer ones first, on which further thread of its lane it finds a place."""
-    places = [[0] * len(rows) for rows in tables]
-    each = [
-        zip(
-            rows["start_ns"].tolist(),
-            (-rows["end_ns"]).tolist(),
-            [table] * len(rows),
-            range(len(rows)),
-            rows["lane"].tolist(),
-            strict=True,
-        )
-        for table, rows in enumerate(tables)
-    ]
-    open_until: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for start_ns, end_ns, table, row, lane in merge(*each):
-        while not _fits(open_until[lane, places[table][row]], start_ns, -end_ns):
-            places[table][row] += 1
-    return places
-
-
-def _fits(open_until: list[int], start_ns: int, end_ns: int) -> bool:
-    """Whether a span crosses none of the open ones of its thread, each inside the one before; if so, it is open too."""
-    while open_until and open_until[-1] <= start_ns:
-        open_until.pop()
-    fits = not open_until or end_ns <= open_until[-1]
-    if fits:
-        open_until.append(end_ns)
-    return fits
-
-
-def _thread_of_each_call(tables: Sequence[pd.DataFrame], threads: Threads) -> dict[tuple[str, int], int]:
+def _thread_of_each_call(tables: Sequence[pd.DataFrame], tids: Sequence[Sequence[int]]) -> dict[tuple[str, int], int]:
     """By lane and start the thread on which a span that may be a call's stands."""
     keys = [_keys(rows) for rows in tables]
     return {
         key: tid
-        for table, of_each in reversed(list(zip(keys, threads.of_each, strict=True)))
+        for table, of_each in reversed(list(zip(keys, tids, strict=True)))
         for key, tid in zip(table, of_each, strict=True)
     }
 
@@ -369,7 +334,7 @@ def _with_arrows(calls: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _arrows(calls: pd.DataFrame, pid: int, threads: Mapping[tuple[str, int], int], base_ns: int) -> Iterator[str]:
+def _arrows(calls: pd.DataFrame, pid: int, tids: Mapping[tuple[str, int], int], base_ns: int) -> Iterator[str]:
     """The rank's ends of the arrows between the members of its calls."""
     joined = calls[calls["phase"].notna()]
     columns = zip(
@@ -377,7 +342,7 @@ def _arrows(calls: pd.DataFrame, pid: int, threads: Mapping[tuple[str, int], int
     )
     for match, phase, key, at_ns in columns:
         binding = ',"bp":"e"' if phase == "f" else ""
-        where = f'"pid":{pid},"tid":{threads[key]},"ts":{_us(at_ns - base_ns)}'
+        where = f'"pid":{pid},"tid":{tids[key]},"ts":{_us(at_ns - base_ns)}'
         yield f'{{"ph":"{phase}","cat":"call","name":"call","id":{match},{where}{binding}}}'
 
 

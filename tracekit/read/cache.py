@@ -37,7 +37,7 @@ from tracekit.read.kineto import read_kineto
 from tracekit.read.sources import TraceFile, opened
 from tracekit.read.tables import Identity, RankPart, rank_parts
 
-READER_VERSION = 9
+READER_VERSION = 10
 """Counts up whenever the same file would be read to other tables."""
 DEFAULT_LIMIT_BYTES = 20 * 10**9
 YOUNG_SECONDS = 3600

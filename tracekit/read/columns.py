@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
@@ -17,6 +18,7 @@ NO_RANK = -1
 NO_ID = 0
 """Kineto's own spelling of "no correlation"."""
 _INT64, _UINT64 = 2**63, 2**64
+_NUMBER = re.compile(r"\d{1,31}|0[xX][0-9a-fA-F]{1,16}")
 
 
 class _Different(dict[Any, Any]):
@@ -66,7 +68,7 @@ class Codes(_Different):
     def column(self, parts: Sequence[npt.NDArray[np.int32]]) -> pd.Categorical:
         """A categorical column of the codes that `of` gave, part after part; values that read the same are one."""
         codes = np.concatenate(parts) if parts else np.empty(0, np.int32)
-        return categorical(codes, [_text(value) for value in self])
+        return categorical(codes, [as_text(value) for value in self])
 
     @staticmethod
     def joined(
@@ -74,7 +76,7 @@ class Codes(_Different):
     ) -> pd.Categorical:
         """A categorical column of two values joined by a slash."""
         pairs, codes = np.unique(firsts.astype(np.int64) * max(len(second), 1) + seconds, return_inverse=True)
-        one, other = [_text(value) for value in first], [_text(value) for value in second]
+        one, other = [as_text(value) for value in first], [as_text(value) for value in second]
         texts = [f"{one[pair // len(second)]}/{other[pair % len(second)]}" for pair in pairs.tolist()]
         return categorical(codes, texts)
 
@@ -87,7 +89,10 @@ def categorical(codes: npt.NDArray[Any], texts: Sequence[str | None]) -> pd.Cate
     return pd.Categorical.from_codes(merged[codes] if len(texts) else codes, categories=categories, validate=False)
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A value as text; a whole number is the same however a tool wrote it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return "" if value is None else str(value).encode("utf-8", "replace").decode()
 
 
@@ -130,8 +135,8 @@ def wholes(values: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np
 def ids(values: Sequence[Any]) -> npt.NDArray[np.uint64]:
     """Ids as uint64, all 64 bits kept; `NO_ID` for none.
 
-    Text that is a number is that number. Other text gets a number that is the same for the same text, above 2^63, where
-    no profiler counts to.
+    Text that is a number, decimal or hexadecimal, is that number. Other text gets a number that is the same for the
+    same text, above 2^63, where no profiler counts to.
     """
     try:
         return np.fromiter(values, np.uint64, len(values))
@@ -140,7 +145,9 @@ def ids(values: Sequence[Any]) -> npt.NDArray[np.uint64]:
 
 
 def _id(value: Any) -> int:
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 32:
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = int(value, 0 if "x" in value.lower() else 10)
+    elif isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and 0 <= value < _UINT64:
         return value

@@ -88,12 +88,27 @@ class OldInstant(Instant, gc=False, tag_field="ph", tag="I"):
     """The same in an older spelling."""
 
 
+class Names(msgspec.Struct, gc=False):
+    """The `args` of metadata on processes."""
+
+    name: Any = None
+    labels: Any = None
+
+
+class Named(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """What a process is called, in a file that a tool fused perhaps after its rank; or other metadata."""
+
+    name: Any = None
+    pid: Any = None
+    args: Names | str | int | float | bool | list[Any] | None = None
+
+
 _WITH_SPANS = (Span, Begin, End, Instant, OldInstant)
 _PASSED_OVER = tuple(
     msgspec.defstruct(f"Phase{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
-    for phase in "stfMCcNODPbnepRVvSTFrw(),"
+    for phase in "stfCcNODPbnepRVvSTFrw(),"
 )
-"""Phases that are counted and say nothing about where time goes: flow arrows, metadata, counters, async and objects."""
+"""Phases that are counted and say nothing about where time goes: flow arrows, counters, async and objects."""
 
 
 def _with_raw_times(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
@@ -110,7 +125,7 @@ class EventDecoder:
     """Decodes text of events to structs; of an event that is no such struct, nothing but that it was there is kept."""
 
     def __init__(self, structs: tuple[type[msgspec.Struct], ...]) -> None:
-        event: Any = Union[(*structs, *_PASSED_OVER)]
+        event: Any = Union[(*structs, Named, *_PASSED_OVER)]
         self._list = msgspec.json.Decoder(list[event])
         self._raw = msgspec.json.Decoder(list[msgspec.Raw])
         self._one = msgspec.json.Decoder(event)
@@ -135,5 +150,5 @@ class EventDecoder:
 FAST, EXACT = EventDecoder(_WITH_SPANS), EventDecoder(_EXACT_STRUCTS)
 
 EXACT_SPAN = _EXACT_STRUCTS[0]
-OTHER_EVENTS: frozenset[type] = frozenset((*_WITH_SPANS[1:], *_EXACT_STRUCTS[1:]))
-"""Events beside whole spans that say something: halves of spans, and instants."""
+OTHER_EVENTS: frozenset[type] = frozenset((*_WITH_SPANS[1:], *_EXACT_STRUCTS[1:], Named))
+"""Events beside whole spans that say something: halves of spans, instants, and names of processes."""

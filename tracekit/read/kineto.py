@@ -17,8 +17,9 @@ import pandas as pd
 from tracekit.errors import Unreadable
 from tracekit.model import ALLOCATIONS, NO_TIME, table
 from tracekit.read import format, limits, names
-from tracekit.read.columns import NO_ID, NO_RANK, Codes, Texts, categorical, ids, ranks, whole, wholes
-from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Span
+from tracekit.read.columns import NO_ID, NO_RANK, Codes, Texts, as_text, categorical, ids, ranks, whole, wholes
+from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Named, Span
+from tracekit.read.processes import Processes
 from tracekit.read.text import Stream, TraceText
 from tracekit.read.times import InexactTimes, nanoseconds
 
@@ -52,6 +53,7 @@ class _Batch:
     halves: list[tuple[int, Span]]
     instants: list[Instant]
     instant_ns: npt.NDArray[np.int64]
+    named: list[Named]
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class _Columns:
         self._texts = Texts()
         self._allocated: dict[str, list[Column]] = defaultdict(list)
         self._halves: list[tuple[int, Span]] = []
+        self._processes = Processes()
         self._wanted: dict[tuple[str, Callable[[str], bool]], Flags] = defaultdict(lambda: np.empty(0, bool))
         self._rows = 0
         self._events = 0
@@ -134,6 +137,7 @@ class _Columns:
             list(zip(nanoseconds([half.ts for half in halves]).tolist(), halves, strict=True)),
             instants,
             nanoseconds([instant.ts for instant in instants]),
+            [event for event in rest if event.__class__ is Named],
         )
 
     def add(self, batch: _Batch) -> None:
@@ -144,6 +148,7 @@ class _Columns:
         self._halves += batch.halves
         if self._events > limits.EVENTS or len(self._halves) > limits.HALVES:
             raise Unreadable(f"it holds {self._events:,} events and more: too many for one file, so it is not read")
+        self._processes.add(batch.named)
         if batch.instants:
             self._add_allocations(batch.instants, batch.instant_ns)
 
@@ -229,6 +234,7 @@ class _Columns:
         self._allocated["time_ns"].append(times_ns)
         self._allocated["device"].append(self._devices.of([(one.device_type, one.device_index) for one in args]))
         self._allocated["rank"].append(ranks([one.rank for one in args]))
+        self._allocated["process"].append(self._codes["process"].of([one.pid for one in instants]))
         self._allocated["known"].append(known)
 
     def _allocations(self, offset_ns: int) -> pd.DataFrame:
@@ -244,10 +250,16 @@ class _Columns:
                 "bytes": parts["bytes"],
                 "allocated_bytes": parts["allocated"],
                 "reserved_bytes": parts["reserved"],
-                "rank": parts["rank"],
+                "rank": self._whose(parts["rank"], parts["process"]),
             }
         )
         return rows[parts["known"]]
+
+    def _whose(self, claimed: npt.NDArray[np.int64], processes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """The ranks that events claim, else those of their processes."""
+        of_process = self._processes.ranks(self._codes["process"])
+        told = np.array([of_process.get(process, NO_RANK) for process in self._codes["process"]], np.int64)
+        return np.where(claimed == NO_RANK, told[processes], claimed) if of_process else claimed
 
     def _join_halves(self) -> None:
         """Makes a span of each begin and the end that closes it on its lane, and counts those without the other."""
@@ -255,7 +267,7 @@ class _Columns:
         whole_spans: list[Span] = []
         times: list[tuple[int, int]] = []
         for time_ns, half in sorted(self._halves, key=lambda one: one[0]):  # as in the file where times are the same
-            lane = (str(half.pid), str(half.tid))
+            lane = (as_text(half.pid), as_text(half.tid))
             if time_ns == NO_TIME:
                 self._problems["half-span"] += 1
             elif isinstance(half, Begin):
@@ -276,6 +288,7 @@ class _Columns:
         columns = {name: np.concatenate(parts) for name, parts in self._parts.items()}
         self._parts.clear()
         offset_ns = _base_ns(text.metadata)
+        columns["rank"] = self._whose(columns["rank"], columns["process"])
         columns, rows, impossible = _on_absolute_time(columns, offset_ns)
         codes, process, thread = self._codes, columns.pop("process"), columns.pop("thread")
         named = {name: codes[name].column([columns[name]]) for name in ("category", "name")}

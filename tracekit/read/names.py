@@ -39,6 +39,8 @@ RUNTIME_CATEGORIES = frozenset(
 ) | {"runtime", "driver"}
 OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
 ANNOTATION_CATEGORIES = frozenset({"user_annotation"})
+OF_THE_PROFILER = "trace"
+"""The category of the profiler's spans about itself."""
 HOST_CATEGORIES = OPERATOR_CATEGORIES | ANNOTATION_CATEGORIES
 
 COMM_PATTERNS = (

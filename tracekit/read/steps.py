@@ -7,6 +7,9 @@ work launched before it. Windows of consecutive steps tile; the last one ends wi
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -24,16 +27,31 @@ Times = npt.NDArray[np.int64]
 
 def host_steps(host: pd.DataFrame) -> pd.DataFrame:
     """The host's step annotations: step, start_ns, end_ns, in order; of a number seen twice, the longest."""
-    labels = host["name"].cat.categories
-    stepping = [code for code, label in enumerate(labels) if label.startswith("ProfilerStep#")]
-    rows = host.loc[np.isin(host["name"].cat.codes, stepping), ["category", "name", "start_ns", "end_ns"]]
     longest: dict[int, tuple[int, int]] = {}
-    for category, name, start_ns, end_ns in rows.itertuples(index=False):
-        number = names.step_number(category, name)
-        if number is not None and end_ns - start_ns >= np.subtract(*longest.get(number, (0, 0))[::-1]):
+    for number, _, start_ns, end_ns in _marks(host):
+        if end_ns - start_ns >= np.subtract(*longest.get(number, (0, 0))[::-1]):
             longest[number] = (start_ns, end_ns)
     marked = sorted((start_ns, end_ns, number) for number, (start_ns, end_ns) in longest.items())
     return pd.DataFrame(marked, columns=["start_ns", "end_ns", "step"], dtype="int64")[["step", "start_ns", "end_ns"]]
+
+
+def marking_processes(host: pd.DataFrame) -> int:
+    """How many processes mark one step; more than one are several ranks'."""
+    marked: dict[int, set[str]] = defaultdict(set)
+    for number, lane, _, _ in _marks(host):
+        marked[number].add(lane.partition("/")[0])
+    return max(map(len, marked.values()), default=0)
+
+
+def _marks(host: pd.DataFrame) -> Iterator[tuple[int, str, int, int]]:
+    """The step annotations: number, lane, start and end."""
+    labels = host["name"].cat.categories
+    stepping = [code for code, label in enumerate(labels) if label.startswith("ProfilerStep#")]
+    rows = host.loc[np.isin(host["name"].cat.codes, stepping), ["category", "name", "lane", "start_ns", "end_ns"]]
+    for category, name, lane, start_ns, end_ns in rows.itertuples(index=False):
+        number = names.step_number(category, name)
+        if number is not None:
+            yield number, lane, start_ns, end_ns
 
 
 def launch_times(work: pd.DataFrame) -> Times:

@@ -91,7 +91,8 @@ def _owners(spans: pd.DataFrame) -> tuple[pd.Series, int]:
     claims = spans["rank"].where(spans["rank"] != NO_RANK)
     by_process = claims.groupby(process).agg(lambda ranks: ranks.min() if ranks.nunique() == 1 else np.nan)
     owner = claims.fillna(process.map(by_process)).fillna(NO_RANK).astype("int64")
-    return owner, int((owner == NO_RANK).sum())
+    works = spans["category"].astype(str).str.lower() != names.OF_THE_PROFILER
+    return owner, int(((owner == NO_RANK) & works).sum())
 
 
 def _part(
@@ -118,7 +119,13 @@ def _part(
         allocations=_allocations(raw.allocations),
         steps=windows,
         calls=calls.reset_index(drop=True),
-        notes=(*file_notes, *_work_notes(raw, found), *_step_notes(windows, marked), *_call_notes(calls)),
+        notes=(
+            *file_notes,
+            *_work_notes(raw, found),
+            *_step_notes(windows, marked),
+            *_fused_notes(found.host),
+            *_call_notes(calls),
+        ),
     )
 
 
@@ -271,6 +278,16 @@ def _step_notes(windows: pd.DataFrame, marked: pd.DataFrame) -> Iterator[Note]:
     for step in windows.loc[~windows["complete"], "step"]:
         message = f"step {step} holds far less work than the others, so it is left out of averages"
         yield Note("incomplete-step", "info", message)
+
+
+def _fused_notes(host: pd.DataFrame) -> Iterator[Note]:
+    processes = steps.marking_processes(host)
+    if processes > 1:
+        message = (
+            f"{processes} processes mark the same step, as if {processes} ranks' files had been put together without "
+            "telling which is which: all are taken as one rank, so give the ranks' own files"
+        )
+        yield Note("several-processes", "warning", message, None, processes)
 
 
 def _call_notes(calls: pd.DataFrame) -> Iterator[Note]:
