@@ -18,7 +18,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -211,17 +211,22 @@ def _kept(file: TraceFile, settings: Settings, key: str) -> Parsed | None:
                 for part, (identity, notes) in enumerate(entry.parts)
             )  # fmt: skip
         except (OSError, msgspec.MsgspecError, pa.ArrowException, KeyError, ValueError):
+            _distrust(folder)
             continue
         _mark_used(folder)
         return Parsed(file, parts)
     return None
 
 
+def _distrust(folder: Path) -> None:
+    """An entry that is not as it was written counts no more, so that it is made again."""
+    with suppress(OSError):
+        (folder / ENTRY).unlink()
+
+
 def _mark_used(folder: Path) -> None:
-    try:
+    with suppress(OSError):  # a cache that is only readable serves as well
         os.utime(folder / ENTRY)
-    except OSError:
-        return  # a cache that is only readable serves as well
 
 
 def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
