@@ -233,6 +233,7 @@ def test_a_cache_folder_that_cannot_be_written(trace, tmp_path, monkeypatch):
 def test_a_cache_folder_that_may_only_be_read_still_serves(trace, cache_folder, no_parsing):
     load(trace)
     cache_folder.chmod(0o500)
+    no_parsing()
     try:
         assert spans(trace) == [[1, 5], [6, 9]]
     finally:

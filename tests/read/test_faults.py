@@ -18,6 +18,7 @@ from tracekit.read import cache as store
 from tracekit.read import load as door
 from tracekit.read import workers
 from tracekit.read.cache import sweep
+from tracekit.read.kineto import read_kineto
 from tracekit.read.stores import StoredFile
 
 MANY = 15_000
@@ -266,32 +267,51 @@ def test_a_file_that_was_read_and_then_goes_away(one, meanwhile):
 
 
 @pytest.fixture
-def tiny_disk(tmp_path):
-    """A file system of 64 kB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True).returncode:
+def disk(tmp_path_factory, monkeypatch):
+    """A file system of 200 kB for the cache."""
+    place = tmp_path_factory.mktemp("disk")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", place], capture_output=True).returncode:
         pytest.skip("no file system may be mounted here")
+    monkeypatch.setenv("TRACEKIT_CACHE", str(place))
     yield place
     subprocess.run(["umount", place], check=True)
 
 
-def test_a_cache_on_a_full_disk(three, tiny_disk, monkeypatch):
-    monkeypatch.setenv("TRACEKIT_CACHE", str(tiny_disk))
+def test_a_cache_on_a_full_disk(three, disk):
     (three / "rank1.json").write_text(trace_of(1, kernels=MANY))
     run = load(three)
     assert [len(run.rank(rank).work) for rank in range(3)] == [2, MANY, 2]
-    assert not list(tiny_disk.glob("writing-*"))
+    assert not list(disk.glob("writing-*"))
     assert starts(load(three), 1) == list(range(1, MANY + 1))
 
 
-def test_no_disk_has_room(three, tiny_disk, monkeypatch):
-    monkeypatch.setenv("TRACEKIT_CACHE", str(tiny_disk))
-    monkeypatch.setattr(store.tempfile, "tempdir", str(tiny_disk))
+def test_no_disk_has_room(three, disk, monkeypatch):
+    monkeypatch.setattr(store.tempfile, "tempdir", str(disk))
     for rank in range(3):
         (three / f"rank{rank}.json").write_text(trace_of(rank, kernels=MANY))
     with pytest.raises(Unreadable, match="is the disk full"):
         load(three)
+
+
+def test_a_cache_that_may_only_be_read_serves(three, disk, monkeypatch):
+    load(three)
+    (three / "rank1.json").write_text(trace_of(1, kernels=3))
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    read = []
+    monkeypatch.setattr(store, "read_kineto", lambda stream: read.append(stream) or read_kineto(stream))
+    run = load(three)
+    assert [starts(run, rank) for rank in range(3)] == [[1, 2], [1, 2, 3], [1, 2]]
+    assert (len(read), codes(run)["no-cache"]) == (1, 1)
+
+
+def test_a_broken_entry_that_cannot_be_replaced_is_not_believed(three, disk):
+    load(three)
+    for piece in disk.glob("*/0-*.parquet"):
+        piece.write_bytes(piece.read_bytes()[:-1])
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    store.HELD._tables.clear()
+    run = load(three)
+    assert [starts(run, rank) for rank in range(3)] == [[1, 2]] * 3
 
 
 # What a process left that was ended

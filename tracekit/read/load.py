@@ -49,18 +49,18 @@ def load(
     files = trace_files([os.fspath(one) for one in paths])
     spare = store.Spare()
     folder = store.default_folder() if cache else ""
+    keeps = bool(folder) and store.usable(folder)
     notes = []
-    if folder and not store.usable(folder):
-        notes.append(Note("no-cache", "info", f"the cache folder {folder} cannot be written: nothing is kept"))
-        folder = ""
+    if folder and not keeps:
+        notes.append(Note("no-cache", "info", f"the cache folder {folder} cannot be written: nothing more is kept"))
     settings = store.Settings(folder, spare.folder, tuple(comm_patterns))
     workers = Workers(executor, spare)
     try:
         read = _read_all(files, settings, workers, progress)
     finally:
-        if folder:
+        if keeps:
             store.sweep(folder)
-    if folder:
+    if keeps:
         store.trim(folder, store.limit_bytes(), time.time())
     told = ", ".join(os.fspath(one) for one in paths).encode("utf-8", "backslashreplace").decode()
     return _run(told, read, notes, workers)
