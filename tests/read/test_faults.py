@@ -135,7 +135,7 @@ def test_a_cache_that_was_not_filled_when_a_disk_failed_is_filled_later(three, m
 
 
 def crash(settings, file):
-    """Reads a file; that of rank 1 ends the process, as a fault in native code does, or the kernel for want of memory."""
+    """Reads a file; that of rank 1 ends the process, as a fault in native code does, or want of memory."""
     if file.basename == "rank1.json":
         os.kill(os.getpid(), signal.SIGKILL)
     return store.parsed(file, settings)
