@@ -13,8 +13,20 @@ class Unreadable(TracekitError):
     """A file, folder or URL from which no trace could be read."""
 
 
+class LostFile(Unreadable):
+    """A file that is there, as far as was told, but could not be read to its end: its store or its reader failed."""
+
+
+class TooLarge(LostFile):
+    """A file that holds more than any trace does (see `tracekit.read.limits`), so that it was not read to its end."""
+
+
 class AmbiguousRanks(TracekitError):
     """Two files claim the same rank at the same time, so no run can be made of them."""
+
+
+class LostWork(TracekitError):
+    """Work that ended the process that did it, more than once."""
 
 
 class WrongUse(TracekitError):

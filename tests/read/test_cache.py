@@ -176,7 +176,23 @@ def test_a_broken_entry_is_made_again(trace, cache_folder, breakage):
     assert spans(trace) == [[1, 5], [6, 9]]
 
 
-@pytest.mark.parametrize("table", ["0-work.parquet", "0-steps.parquet", "0-calls.parquet", ENTRY])
+PIECES = [*(f"0-{name}.parquet" for name in ("work", "host", "allocations", "steps", "calls")), ENTRY]
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 0.999])
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_cut_piece_of_an_entry_is_made_again(trace, cache_folder, piece, share):
+    load(trace)
+    [entry] = entries(cache_folder)
+    whole = (entry / piece).read_bytes()
+    (entry / piece).write_bytes(whole[: int(share * len(whole))])
+    run = load(trace)
+    got = {name: len(getattr(run.rank(0), name)) for name in ("work", "host", "allocations")}
+    assert got == {"work": 2, "host": 1, "allocations": 0}
+    assert (entry / piece).read_bytes() == whole
+
+
+@pytest.mark.parametrize("table", PIECES)
 def test_a_wrong_byte_in_an_entry_never_gives_a_wrong_number(trace, cache_folder, table):
     want = load(trace)
     [entry] = entries(cache_folder)
@@ -184,7 +200,8 @@ def test_a_wrong_byte_in_an_entry_never_gives_a_wrong_number(trace, cache_folder
     for at in range(0, len(whole), max(len(whole) // 8, 1)):
         (entry / table).write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
         got = load(trace)
-        assert got.rank(0).work[["start_ns", "end_ns"]].equals(want.rank(0).work[["start_ns", "end_ns"]]), at
+        for name in ("work", "host", "allocations"):
+            assert getattr(got.rank(0), name).equals(getattr(want.rank(0), name)), (name, at)
         assert got.steps.equals(want.steps), at
         assert got.calls[["start_ns", "end_ns"]].equals(want.calls[["start_ns", "end_ns"]]), at
         entry.mkdir(exist_ok=True)
@@ -216,6 +233,7 @@ def test_a_cache_folder_that_cannot_be_written(trace, tmp_path, monkeypatch):
 def test_a_cache_folder_that_may_only_be_read_still_serves(trace, cache_folder, no_parsing):
     load(trace)
     cache_folder.chmod(0o500)
+    no_parsing()
     try:
         assert spans(trace) == [[1, 5], [6, 9]]
     finally:

@@ -20,11 +20,11 @@ def _hears_interrupts() -> None:
 
 
 class Session:
-    """`python -m workloads ...` running; its processes are found by their session."""
+    """`python -m workloads ...`, or another module, running; its processes are found by their session."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, module: str = "workloads") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "workloads", *arguments],
+            [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

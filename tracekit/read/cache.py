@@ -11,14 +11,15 @@ import gc
 import hashlib
 import io
 import os
+import platform
 import shutil
 import tempfile
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
@@ -30,11 +31,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
-from tracekit.errors import Unreadable
+from tracekit.errors import LostFile, Unreadable
 from tracekit.model import NO_TIME, Note
 from tracekit.read import names
 from tracekit.read.kineto import read_kineto
 from tracekit.read.sources import TraceFile, opened
+from tracekit.read.stores import has_changed
 from tracekit.read.tables import Identity, RankPart, rank_parts
 
 READER_VERSION = 10
@@ -49,6 +51,8 @@ _COUNTING = (pa.int64(), pa.uint64())
 """Times and ids, whose differences are small: kept as such they need no compression, which is slower to read."""
 LARGE = ("work", "host", "allocations")
 _TABLES = (*LARGE, "steps", "calls")
+_WRITING = f"writing-{platform.node()}"
+CHANGED = Note("changed-file", "warning", "it changed while it was read: this may be neither its old nor its new state")
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class Parsed:
     file: TraceFile
     parts: tuple[StoredPart, ...] = ()
     error: str | None = None
+    lost: bool = False
+    """Whether it may well hold a trace, but could not be read to its end."""
 
 
 @dataclass(frozen=True)
@@ -168,26 +174,21 @@ def parsed(file: TraceFile, settings: Settings) -> Parsed:
         return _kept(file, settings, key) or _read(file, settings, key)
     except Unreadable as error:
         message = str(error)
-        return Parsed(file, (), message if message.startswith(file.name) else f"{file.name}: {message}")
+        told = message if message.startswith((file.name, file.url)) else f"{file.name}: {message}"
+        return Parsed(file, (), told, isinstance(error, LostFile))
     except MemoryError:
-        return Parsed(file, (), f"{file.name}: to read it takes more memory than there is")
+        return Parsed(file, (), f"{file.name}: to read it takes more memory than there is", lost=True)
 
 
 def is_kept(file: TraceFile, settings: Settings) -> bool:
     """Whether the file's tables are in the cache, so that opening it is quick."""
-    return bool(_changes(file)) and any(
-        (folder / ENTRY).exists() for folder in _folders(settings, _key(file, settings))
-    )
-
-
-def _changes(file: TraceFile) -> str:
-    return file.version.strip("/0")
+    return bool(file.version) and any((folder / ENTRY).exists() for folder in _folders(settings, _key(file, settings)))
 
 
 def _key(file: TraceFile, settings: Settings) -> str:
     made_of = [file.name, file.version, str(READER_VERSION), *settings.comm_patterns]
     digest = hashlib.sha256("\0".join(made_of).encode())
-    if not _changes(file):
+    if not file.version:
         with opened(file) as stream:
             while block := stream.read(1 << 20):
                 digest.update(block)
@@ -212,17 +213,22 @@ def _kept(file: TraceFile, settings: Settings, key: str) -> Parsed | None:
                 for part, (identity, notes) in enumerate(entry.parts)
             )  # fmt: skip
         except (OSError, msgspec.MsgspecError, pa.ArrowException, KeyError, ValueError):
+            _distrust(folder)
             continue
         _mark_used(folder)
         return Parsed(file, parts)
     return None
 
 
+def _distrust(folder: Path) -> None:
+    """An entry that is not as it was written counts no more, so that it is made again."""
+    with suppress(OSError):
+        (folder / ENTRY).unlink()
+
+
 def _mark_used(folder: Path) -> None:
-    try:
+    with suppress(OSError):  # a cache that is only readable serves as well
         os.utime(folder / ENTRY)
-    except OSError:
-        return  # a cache that is only readable serves as well
 
 
 def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
@@ -232,6 +238,9 @@ def _read(file: TraceFile, settings: Settings, key: str) -> Parsed:
         if raw.events == raw.problems.get("strange-event", 0) + len(raw.lost_at):
             raise Unreadable("it holds no events of a trace")
         parts = rank_parts(raw, file.basename, names.communication(settings.comm_patterns))
+    if has_changed(file.url, file.version):
+        parts = [replace(part, notes=(*part.notes, CHANGED)) for part in parts]
+        settings = replace(settings, folder="")
     for folder in _folders(settings, key):
         try:
             _write(folder, parts)
@@ -263,7 +272,7 @@ def _without_collector() -> Iterator[None]:
 
 def _write(folder: Path, parts: list[RankPart]) -> None:
     """Makes an entry beside its place and moves it there, unless another process was faster."""
-    beside = folder.with_name(f"writing-{os.getpid()}-{uuid4().hex}")
+    beside = folder.with_name(f"{_WRITING}-{os.getpid()}-{uuid4().hex}")
     beside.mkdir(parents=True)
     try:
         tables = [(number, name, getattr(part, name)) for number, part in enumerate(parts) for name in _TABLES]
@@ -328,6 +337,25 @@ def usable(folder: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def sweep(folder: str) -> None:
+    """Removes what processes of this machine were writing when they were ended."""
+    for beside in Path(folder).glob(f"{_WRITING}-*-*"):
+        if not _runs(int(beside.name.rsplit("-", 2)[1])):
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    if os.name != "posix":
+        return True  # signal 0 is not harmless there
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 def limit_bytes() -> int:

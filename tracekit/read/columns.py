@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.errors import Unreadable
+from tracekit.errors import TooLarge
 from tracekit.read import limits
 
 NO_RANK = -1
@@ -27,10 +27,10 @@ class _Different(dict[Any, Any]):
     _characters = 0
 
     def _count(self, value: Any) -> None:
-        """Unreadable where the values are too many, or too long together."""
+        """TooLarge where the values are too many, or too long together."""
         self._characters += limits.NAME_OVERHEAD + len(value if isinstance(value, str) else str(value))
         if self._characters > limits.NAMES_CHARACTERS:
-            raise Unreadable(f"its {len(self):,} different names and values are too long to be a trace's")
+            raise TooLarge(f"its {len(self):,} different names and values are too long to be a trace's")
 
 
 class Texts(_Different):

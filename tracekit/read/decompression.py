@@ -16,7 +16,7 @@ from typing import IO, Protocol, cast
 import zstandard
 from isal import isal_zlib
 
-from tracekit.errors import Unreadable
+from tracekit.errors import TooLarge
 from tracekit.read import limits
 
 COMPRESSED_BYTES, PIECE_BYTES, PIECES_AHEAD = 1 << 18, 1 << 22, 3
@@ -41,7 +41,7 @@ class Decompressed:
 
     A stream that breaks off, or whose checksum is missing or wrong, gives all bytes up to there and then ends, with
     `broken` told. A thread is some pieces ahead, so that decompression, and waiting for the file, cost no time of the
-    reader's where there is a second core. Unreadable where the text is beyond the limits.
+    reader's where there is a second core. TooLarge where the text is beyond the limits.
     """
 
     def __init__(self, raw: ByteFile, broken: tuple[type[Exception], ...] = BROKEN) -> None:
@@ -81,8 +81,6 @@ class Decompressed:
                 self._made += len(piece)
                 check(self._made, self._taken)
                 yield piece
-        except (FileNotFoundError, PermissionError):
-            raise
         except self._is_broken:
             self.broken = True
             if head.startswith(_GZIP):
@@ -98,8 +96,6 @@ class Decompressed:
         """More of the file, none at its end or where it breaks off."""
         try:
             return self._raw.read(COMPRESSED_BYTES)
-        except (FileNotFoundError, PermissionError):
-            raise
         except self._is_broken:
             self.broken = True
             return b""
@@ -119,11 +115,11 @@ class Decompressed:
 
 
 def check(made: int, taken: int) -> None:
-    """Unreadable where so much text out of so many compressed bytes is beyond the limits."""
+    """TooLarge where so much text out of so many compressed bytes is beyond the limits."""
     if made > limits.TEXT_BYTES:
-        raise Unreadable(f"its text is longer than {limits.TEXT_BYTES >> 30} GiB, so it is not read")
+        raise TooLarge(f"its text is longer than {limits.TEXT_BYTES >> 30} GiB, so it is not read")
     if made > limits.PACKED_FROM_BYTES and made > limits.PACKED * taken:
-        raise Unreadable(f"its text is over {limits.PACKED} times as long as the compressed file: no trace's is")
+        raise TooLarge(f"its text is over {limits.PACKED} times as long as the compressed file: no trace's is")
 
 
 def _as_it_is(compressed: Iterator[bytes]) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.errors import Unreadable
+from tracekit.errors import TooLarge
 from tracekit.model import ALLOCATIONS, NO_TIME, table
 from tracekit.read import format, limits, names
 from tracekit.read.columns import NO_ID, NO_RANK, Codes, Texts, as_text, categorical, ids, ranks, whole, wholes
@@ -147,7 +147,7 @@ class _Columns:
         self._add_spans(batch.spans, batch.start_ns, batch.duration_ns)
         self._halves += batch.halves
         if self._events > limits.EVENTS or len(self._halves) > limits.HALVES:
-            raise Unreadable(f"it holds {self._events:,} events and more: too many for one file, so it is not read")
+            raise TooLarge(f"it holds {self._events:,} events and more: too many for one file, so it is not read")
         self._processes.add(batch.named)
         if batch.instants:
             self._add_allocations(batch.instants, batch.instant_ns)

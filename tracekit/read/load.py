@@ -11,12 +11,13 @@ from functools import partial
 
 import pandas as pd
 
-from tracekit.errors import Unreadable
+from tracekit.errors import LostWork, Unreadable
 from tracekit.model import CALLS, RANKS, STEPS, Note, PerRank, RankTables, Run, notes_table, table
 from tracekit.read import cache as store
 from tracekit.read.job import Joined, across_ranks
-from tracekit.read.ranks import Claim, Place, assign
+from tracekit.read.ranks import Claim, Place, assign, rank_in_name
 from tracekit.read.sources import TraceFile, trace_files
+from tracekit.read.stores import IN_THIS_PROCESS
 from tracekit.read.workers import Workers
 
 HEAVY_BYTES = 64 * 2**20
@@ -48,14 +49,18 @@ def load(
     files = trace_files([os.fspath(one) for one in paths])
     spare = store.Spare()
     folder = store.default_folder() if cache else ""
+    keeps = bool(folder) and store.usable(folder)
     notes = []
-    if folder and not store.usable(folder):
-        notes.append(Note("no-cache", "info", f"the cache folder {folder} cannot be written: nothing is kept"))
-        folder = ""
+    if folder and not keeps:
+        notes.append(Note("no-cache", "info", f"the cache folder {folder} cannot be written: nothing more is kept"))
     settings = store.Settings(folder, spare.folder, tuple(comm_patterns))
     workers = Workers(executor, spare)
-    read = _read_all(files, settings, workers, progress)
-    if folder:
+    try:
+        read = _read_all(files, settings, workers, progress)
+    finally:
+        if keeps:
+            store.sweep(folder)
+    if keeps:
         store.trim(folder, store.limit_bytes(), time.time())
     told = ", ".join(os.fspath(one) for one in paths).encode("utf-8", "backslashreplace").decode()
     return _run(told, read, notes, workers)
@@ -67,8 +72,10 @@ def _read_all(
     """All files, those that have to be parsed perhaps in other processes."""
     new = sum(file.size * (1 if file.basename.endswith(".json") else PACKED) for file in files)
     heavy = new > HEAVY_BYTES and not all(store.is_kept(file, settings) for file in files)
+    if any(file.url.startswith(IN_THIS_PROCESS) for file in files):
+        workers, heavy = Workers(), False
     read = []
-    for one in workers.map(partial(_parsed, settings), files, heavy=heavy):
+    for one in workers.map(partial(_parsed, settings), files, heavy=heavy, lost=_fatal):
         read.append(one)
         if progress:
             progress(len(read), len(files), one.file.name)
@@ -79,6 +86,18 @@ def _parsed(settings: store.Settings, file: TraceFile) -> store.Parsed:
     return store.parsed(file, settings)
 
 
+def _fatal(file: TraceFile) -> store.Parsed:
+    told = "reading it ended the process that did, twice: it is left out. Is there too little memory?"
+    return store.Parsed(file, (), f"{file.name}: {told}", lost=True)
+
+
+def _unread(one: store.Parsed) -> Note:
+    """Why a file gave nothing."""
+    if one.lost:
+        return Note("unread-file", "warning", one.error or "", rank_in_name(one.file.name))
+    return Note("not-a-trace", "info", one.error or "")
+
+
 @dataclass(frozen=True)
 class _Mapper:
     """Maps a measure over ranks, in other processes where there is much to do."""
@@ -87,11 +106,18 @@ class _Mapper:
     events: int
 
     def __call__(self, work: PerRank, ranks: Sequence[RankTables]) -> list[pd.DataFrame]:
-        return list(self.workers.map(work, ranks, heavy=self.events > HEAVY_EVENTS))
+        return list(self.workers.map(work, ranks, heavy=self.events > HEAVY_EVENTS, lost=_unmeasured))
+
+
+def _unmeasured(rank: RankTables) -> pd.DataFrame:
+    raise LostWork(
+        f"rank {rank.rank}: measuring it ended the process that did, twice. Is there too little memory? "
+        "Without its file the others can be analysed"
+    )
 
 
 def _run(path: str, read: list[store.Parsed], notes: list[Note], workers: Workers) -> Run:
-    notes += [Note("not-a-trace", "info", one.error) for one in read if one.error]
+    notes += [_unread(one) for one in read if one.error]
     parts = [(one.file, part) for one in read for part in one.parts]
     if not parts:
         raise Unreadable("; ".join(note.message for note in notes) or f"{path}: no trace")

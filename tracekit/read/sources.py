@@ -11,7 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import cast
 
@@ -20,6 +20,7 @@ import fsspec
 from tracekit.errors import Unreadable
 from tracekit.read import decompression, limits
 from tracekit.read.decompression import ByteFile, Decompressed
+from tracekit.read.stores import reached, stored, told_as, version
 from tracekit.read.text import Stream
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".pt.trace.json", ".pt.trace.json.gz")
@@ -56,16 +57,15 @@ def trace_files(paths: Sequence[str]) -> list[TraceFile]:
 
 
 def _of_path(path: str) -> list[TraceFile]:
-    try:
-        system, inner = fsspec.core.url_to_fs(path)
+    with told_as(path):
+        system, inner = reached(path)
         if system.isdir(inner):
             names = sorted(name for name in system.find(inner) if _is_trace_name(name))
         else:
             names = sorted(system.glob(inner)) if any(mark in inner for mark in "*?[") else []
             names = names or ([inner] if system.exists(inner) else [])
-        files = [file for name in names for file in _of_file(system, name)]
-    except _NOT_OPENED as error:
-        raise Unreadable(f"{path}: {error}") from error
+        find = _of_file if len(names) == 1 else _of_one_of_many
+        files = [file for name in names for file in find(system, name)]
     if not files:
         raise Unreadable(f"{path}: no such file, and no folder or pattern with traces (*.json, *.json.gz, *.json.zst)")
     return files
@@ -75,20 +75,30 @@ def _is_trace_name(name: str) -> bool:
     return name.lower().endswith(TRACE_SUFFIXES) or ".pt.trace.json" in name.lower()
 
 
+def _of_one_of_many(system: fsspec.AbstractFileSystem, name: str) -> list[TraceFile]:
+    """As `_of_file`; of a file that went away or is broken, itself, so that reading it tells why, beside the others."""
+    try:
+        return _of_file(system, name)
+    except Exception:  # of any class, as in `stores`
+        return [TraceFile(_url(system, name))]
+
+
+def _url(system: fsspec.AbstractFileSystem, name: str) -> str:
+    return str(system.unstrip_protocol(name)).removeprefix("file://")
+
+
 def _of_file(system: fsspec.AbstractFileSystem, name: str) -> list[TraceFile]:
     about = system.info(name)
-    if about["type"] == "other":  # a pipe would be waited for, a device never ends
+    if about.get("type") == "other":  # a pipe would be waited for, a device never ends
         return []
-    changed = next((about[key] for key in ("ETag", "etag", "mtime", "LastModified", "created") if about.get(key)), "")
-    url, size = str(system.unstrip_protocol(name)).removeprefix("file://"), int(about.get("size") or 0)
-    whole = TraceFile(url, "", f"{changed}/{size}", size)
+    whole = TraceFile(_url(system, name), "", version(about), int(about.get("size") or 0))
     if not name.lower().endswith(ARCHIVE_SUFFIXES):
         return [whole]
-    with system.open(name, "rb") as archive:
+    with stored(whole.url) as archive:
         members = sorted(islice(_members(name, archive), limits.MEMBERS + 1))
     if len(members) > limits.MEMBERS:
         raise Unreadable(f"{name}: holds more than {limits.MEMBERS:,} traces")
-    return [TraceFile(url, member, whole.version, held) for member, held in members]
+    return [replace(whole, member=member, size=size) for member, size in members]
 
 
 def _members(name: str, archive: ByteFile) -> Iterator[tuple[str, int]]:
@@ -139,7 +149,7 @@ def opened(file: TraceFile) -> Iterator[Stream]:
 
 def _raw(file: TraceFile, stack: ExitStack) -> ByteFile:
     """The trace's bytes as they are stored, open for as long as the stack is."""
-    raw: ByteFile = stack.enter_context(fsspec.open(file.url, "rb"))
+    raw: ByteFile = stack.enter_context(stored(file.url))
     if not file.member:
         return raw
     if file.url.lower().endswith(".zip"):

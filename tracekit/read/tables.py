@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.errors import Unreadable
+from tracekit.errors import TooLarge
 from tracekit.model import ALLOCATIONS, ANNOTATION, COMM, EVENTS, NO_STEP, OPERATOR, Note
 from tracekit.read import limits, names, steps
 from tracekit.read.annotated import ProcessGroup
@@ -63,7 +63,7 @@ def rank_parts(raw: RawTrace, basename: str, communicates: names.Communicates) -
     told = raw.spans["rank"].to_numpy()
     several = np.unique(told[told != NO_RANK]).tolist()
     if len(several) > limits.RANKS:
-        raise Unreadable(f"it claims to hold {len(several):,} ranks: too many for one file, so it is not read")
+        raise TooLarge(f"it claims to hold {len(several):,} ranks: too many for one file, so it is not read")
     if len(several) < 2:
         claimed = several[0] if several else None
         return [_part(raw, claimed, basename, communicates, tuple(_text_notes(raw)))]
@@ -101,7 +101,7 @@ def _part(
     found = sort_out(raw.spans, communicates)
     marked = steps.host_steps(found.host)
     if len(marked) > limits.STEPS:
-        raise Unreadable(f"it marks {len(marked):,} steps: too many for one file, so it is not read")
+        raise TooLarge(f"it marks {len(marked):,} steps: too many for one file, so it is not read")
     windows, work_steps = _windows(found, marked)
     host_steps = steps.step_of(found.host["start_ns"].to_numpy(), marked if len(marked) else windows)
     calls = calls_of(found, raw.collectives, _process_groups(raw.metadata))

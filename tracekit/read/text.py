@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from tracekit.errors import Unreadable
+from tracekit.errors import TooLarge, Unreadable
 from tracekit.read import limits
 
 BLOCK_BYTES = 1 << 18
@@ -290,7 +290,7 @@ class TraceText(Generic[Batch]):
     def _check(self) -> None:
         self._breaks += 1
         if self._breaks > limits.BROKEN_PLACES:
-            raise Unreadable(f"its text is broken in more than {limits.BROKEN_PLACES:,} places")
+            raise TooLarge(f"its text is broken in more than {limits.BROKEN_PLACES:,} places")
 
     def _lose(self, text: bytes, at: int, used: int) -> int:
         """Gives up that much text, broken at a place, and counts the events in it; not again one known to be lost.

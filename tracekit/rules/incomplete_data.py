@@ -22,6 +22,8 @@ CODES = (
     *(
         "missing-rank",
         "truncated",
+        "unread-file",
+        "changed-file",
         "lost-event",
         "lost-work",
         "several-jobs",
