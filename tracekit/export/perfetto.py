@@ -286,14 +286,8 @@ def _with_arrows(calls: pd.DataFrame) -> pd.DataFrame:
 def _arrows(calls: pd.DataFrame, pid: int, threads: Mapping[tuple[str, int], int], base_ns: int) -> Iterator[str]:
     """The rank's ends of the arrows between the members of its calls."""
     joined = calls[calls["phase"].notna()]
-    columns = zip(
-        joined["match"].tolist(),
-        joined["phase"].tolist(),
-        lane_and_start(joined),
-        joined["arrow_ns"].tolist(),
-        strict=True,
-    )
-    for match, phase, at_ns, key in columns:
+    ends = (joined[name].tolist() for name in ("match", "phase", "arrow_ns"))
+    for match, phase, at_ns, key in zip(*ends, lane_and_start(joined), strict=True):
         binding = ',"bp":"e"' if phase == "f" else ""
         where = f'"pid":{pid},"tid":{threads[key]},"ts":{us(at_ns - base_ns)}'
         yield f'{{"ph":"{phase}","cat":"call","name":"call","id":{match},{where}{binding}}}'
