@@ -18,35 +18,61 @@ from tracekit.export.hta_rows import PROFILER, events_of, head_of, rows_of
 from tracekit.model import Run
 from tracekit.waiting import with_waits
 
+
+class Frame(pd.DataFrame):
+    """A frame, and what is made of it, with two ways of older pandas that HTA 0.5's call stacks and critical path need.
+
+    `drop` bears an axis beside columns' names, and a column of which `replace` leaves only numbers is one of numbers.
+    """
+
+    @property
+    def _constructor(self) -> type[Frame]:
+        return Frame
+
+    def drop(self, labels: Any = None, *, axis: Any = 0, columns: Any = None, **more: Any) -> Any:
+        """As pandas does it."""
+        return super().drop(labels, columns=columns, **({} if columns is not None else {"axis": axis}), **more)
+
+    def replace(self, *args: Any, **more: Any) -> Any:
+        """As pandas does it."""
+        replaced = super().replace(*args, **more)
+        return None if replaced is None else replaced.infer_objects()
+
+
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 
 
 def filled(run: Run, files: dict[int, str], window: int, include_last_profiler_step: bool) -> TraceAnalysis:
     """HTA's analysis of the ranks whose files are given."""
-    trace = Trace(trace_files={}, trace_dir="")
-    trace.trace_files = files
-    for rank in files:
-        trace.traces[rank] = _frame(rows_of(run, rank, window), trace.symbol_table)
-        trace.meta_data[rank] = head_of(run, rank, window)
-    trace.align_and_filter_trace(include_last_profiler_step)
-    trace.traces = {rank: frame.set_index("index", drop=False) for rank, frame in trace.traces.items()}
-    for frame in trace.traces.values():
-        frame.index.name = None
-    trace.is_parsed = True
-    trace.get_raw_trace_for_one_rank = lambda rank=0: _raw(run, rank, window)  # its events are numbered as these are
-    analysis = TraceAnalysis.__new__(TraceAnalysis)  # its __init__ reads files
-    analysis.t = trace
+    analysis = TraceAnalysis.__new__(TraceAnalysis)  # its __init__ makes a Trace of its own
+    analysis.t = FilledTrace(run, files, window)
+    analysis.t.load_traces(include_last_profiler_step)
     return analysis
 
 
-def _raw(run: Run, rank: int, window: int) -> dict[str, Any]:
-    """What HTA draws its findings into: the rank's whole trace, as it would stand in a file."""
-    calls = with_waits(run).rank(rank, window).calls
-    events = [json.loads(event) for event in events_of(rows_of(run, rank, window), calls)]
-    return {**head_of(run, rank, window), "traceEvents": events}
+class FilledTrace(Trace):  # type: ignore[misc]
+    """HTA's trace, which takes from a run what it would else read from files."""
+
+    def __init__(self, run: Run, files: dict[int, str], window: int) -> None:
+        super().__init__(trace_files={}, trace_dir="")
+        self.trace_files = files
+        self._run, self._window = run, window
+
+    def parse_traces(self, max_ranks: int = -1, **_: Any) -> None:
+        """Fills the ranks' frames; HTA's TraceDiff does so again."""
+        ranks = sorted(self.trace_files)
+        for rank in ranks if max_ranks < 0 else ranks[:max_ranks]:
+            self.traces[rank] = _frame(rows_of(self._run, rank, self._window), self.symbol_table)
+            self.meta_data[rank] = head_of(self._run, rank, self._window)
+
+    def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
+        """What HTA draws its findings into: the rank's whole trace; the frame's index counts its events."""
+        calls = with_waits(self._run).rank(rank, self._window).calls
+        events = [json.loads(event) for event in events_of(rows_of(self._run, rank, self._window), calls)]
+        return {**head_of(self._run, rank, self._window), "traceEvents": events}
 
 
-def _frame(rows: pd.DataFrame, symbols: TraceSymbolTable) -> pd.DataFrame:
+def _frame(rows: pd.DataFrame, symbols: TraceSymbolTable) -> Frame:
     """The rows with the columns that HTA's parser makes, what it takes from events' arguments included."""
     rows = rows[rows["cat"] != PROFILER]
     ts = -(-rows["start_ns"] // 1000)
@@ -66,8 +92,15 @@ def _frame(rows: pd.DataFrame, symbols: TraceSymbolTable) -> pd.DataFrame:
     for arg in ParserConfig.get_default_cfg().get_args():
         if arg.name not in frame:
             frame[arg.name] = arg.default_value
-    frame = pd.DataFrame(transform_correlation_to_index(frame, symbols))
-    return frame.assign(iteration=_iterations(frame, rows))
+    frame = transform_correlation_to_index(frame, symbols)
+    return _small(Frame(frame.assign(iteration=_iterations(frame, rows))))
+
+
+def _small(frame: Frame) -> Frame:
+    """Whole numbers as narrow as HTA keeps them, but for times, which are counted together."""
+    for name in frame.select_dtypes("integer").columns.difference(["ts", "dur", "end"]):
+        frame[name] = pd.to_numeric(frame[name], downcast="integer")
+    return frame
 
 
 def _encoded(column: pd.Series, symbols: TraceSymbolTable) -> npt.NDArray[np.int64]:
