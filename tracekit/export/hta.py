@@ -46,12 +46,11 @@ def write_hta(
 ) -> dict[int, int]:
     """Writes each rank's trace as `rank<N>.json.gz` into a new or empty folder; how many events each rank has.
 
-    `TraceAnalysis(trace_dir=...)` reads them. One rank's tables are held at a time. WrongUse for a folder with files,
-    since HTA takes all in it for ranks.
+    `TraceAnalysis(trace_dir=...)` reads them. One rank's tables are held at a time. WrongUse for a folder that holds
+    something already.
     """
+    check_folder(folder)
     target = Path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise WrongUse(f"{target}: HTA reads all files of a folder as ranks, so it must be a new or an empty one")
     files = _files(run, window)
     target.mkdir(parents=True, exist_ok=True)
     counts = {}
@@ -62,6 +61,13 @@ def write_hta(
             target / f"rank{rank}.json.gz", head_of(run, rank, window), _events(run, rank, window)
         )
     return counts
+
+
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """WrongUse for a folder that holds something already."""
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise WrongUse(f"{target}: HTA takes all files of a folder for ranks, so it must be a new or an empty one")
 
 
 def _events(run: Run, rank: int, window: int) -> Iterator[str]:

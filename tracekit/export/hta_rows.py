@@ -65,9 +65,15 @@ def _columns(rows: pd.DataFrame, one: RankTables, moved_ns: int) -> pd.DataFrame
             "stream": np.where(on_stream, _streams(rows["lane"]), -1),
             "correlation": _correlations(rows, on_stream),
             "bytes": rows["bytes"].fillna(-1).astype("int64"),
-            "key": lane_and_start(rows),
+            "key": _keys(rows, one),
         }
     )
+
+
+def _keys(rows: pd.DataFrame, one: RankTables) -> list[tuple[str, int] | None]:
+    """Lane and start of what a call may be: on a device its work, not the annotation around that."""
+    calls = rows["kind"].isin(WORK_KINDS).to_numpy() | one.on_cpu
+    return [key if call else None for key, call in zip(lane_and_start(rows), calls.tolist(), strict=True)]
 
 
 def _off_grid_ns(run: Run, rank: int, window: int) -> int:

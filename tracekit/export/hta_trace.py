@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,10 @@ class Frame(pd.DataFrame):
 
     def drop(self, labels: Any = None, *, axis: Any = 0, columns: Any = None, **more: Any) -> Any:
         """As pandas does it."""
-        return super().drop(labels, columns=columns, **({} if columns is not None else {"axis": axis}), **more)
+        axes = {"axis": axis} if columns is None else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it is HTA that drops in place
+            return super().drop(labels, columns=columns, **axes, **more)
 
     def replace(self, *args: Any, **more: Any) -> Any:
         """As pandas does it."""
