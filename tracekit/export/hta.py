@@ -15,7 +15,7 @@ step. Events at the same microsecond may follow one another in another order tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,16 +29,22 @@ if TYPE_CHECKING:
     from hta.trace_analysis import TraceAnalysis
 
 
-def to_hta(run: Run, *, window: int = 0, include_last_profiler_step: bool = False) -> TraceAnalysis:
-    """HTA's `TraceAnalysis` of all ranks profiled in the window, as if it had read their files.
+def to_hta(
+    run: Run, *, ranks: Collection[int] | None = None, window: int = 0, include_last_profiler_step: bool = False
+) -> TraceAnalysis:
+    """HTA's `TraceAnalysis` of the ranks (of all, unless some are named), as if it had read their files.
 
-    Like HTA's own, it leaves out the last step unless that is asked for. TracekitError where HTA is not installed.
+    Ranks that were not profiled in the window are left out, and like by HTA the last step unless it is asked for.
+    TracekitError where HTA is not installed.
     """
     try:
         from tracekit.export.hta_trace import filled
     except ImportError as why:
         raise TracekitError("HolisticTraceAnalysis is missing: pip install 'tracekit-torch[hta]'") from why
-    return filled(run, _files(run, window), window, include_last_profiler_step)
+    files = {rank: file for rank, file in _files(run, window).items() if ranks is None or rank in ranks}
+    if not files:
+        raise WrongUse(f"the run has none of these ranks; it has ranks {listed(run.ranks['rank'])}")
+    return filled(run, files, window, include_last_profiler_step)
 
 
 def write_hta(
