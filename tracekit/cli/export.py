@@ -12,6 +12,7 @@ import typer
 from tracekit.cli import progress
 from tracekit.errors import WrongUse
 from tracekit.model import Run
+from tracekit.wording import counted
 
 
 def export(
@@ -63,7 +64,7 @@ def _hta(run: Run, folder: str) -> None:
     with _told(f"--hta {folder}"), progress.shown("writing") as follow:
         counts = write_hta(run, folder, progress=follow)
     first = ", the first window of each" if run.several_windows else ""
-    told = f"{len(counts):,} ranks{first}, {sum(counts.values()):,} events"
+    told = f"{counted(len(counts), 'rank')}{first}, {counted(sum(counts.values()), 'event')}"
     print(f"{folder}: {told}; read it with hta.trace_analysis.TraceAnalysis(trace_dir={folder!r})")
 
 
