@@ -11,6 +11,7 @@ import gzip
 import json
 import logging
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from hta.trace_diff import TraceDiff
 
 from tests import lanes
 from tests.conftest import DATA
+from tests.export.test_perfetto import Watched
 from tests.read.tiny import kernel, step, write
 from tests.test_clock_skew import job
 from tracekit import Analysis, load
@@ -262,6 +264,15 @@ def test_findings_are_drawn_into_the_events_they_are_of(drawn):
     names = ours.t.symbol_table.get_sym_table()
     frame = ours.t.traces[0]
     assert [raw[index]["name"] for index in frame["index"]] == [names[name] for name in frame["name"]]
+
+
+def test_no_more_than_one_ranks_tables_are_held(tmp_path):
+    run, held, seen = lanes.run(DRAWN + "\n    1/7     ..CC.............."), [], []
+    sources = {key: Watched(key[0], source, held, seen) for key, source in run.sources.items()}
+    write_hta(replace(run, sources=sources), tmp_path / "out")
+    assert {0} in seen
+    assert {1} in seen
+    assert {0, 1} not in seen
 
 
 def test_a_folder_with_files_is_refused(drawn, tmp_path):

@@ -10,6 +10,10 @@ edges between streams). There are no links from forward to backward operators an
 kernels have the category `kernel`. It differs from HTA's own parser where that errs: host calls have no stream, also
 where a file gives Triton's operators one; steps are the host's, not their copies on the device; work on stream 0 has a
 step. Events at the same microsecond may follow one another in another order than in the file.
+
+HTA 0.5 was made for pandas 2. With pandas 3, which tracekit needs, what `to_hta` gives works where HTA's own reading
+fails: call stacks, the critical path, and files with more events than correlations have numbers. Files written here are
+for HTA wherever it is installed.
 """
 
 from __future__ import annotations
