@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import pkgutil
 import re
@@ -47,9 +47,14 @@ def main() -> None:
 
 
 def all_views() -> list[ModuleType]:
-    """The pages in their order: every file in `views` is one."""
+    """The pages in their order: every file in `views` is one, if what it needs is installed."""
     found = (importlib.import_module(f"{views.__name__}.{one.name}") for one in pkgutil.iter_modules(views.__path__))
-    return sorted(found, key=lambda view: int(view.ORDER))
+    return sorted(filter(_possible, found), key=lambda view: int(view.ORDER))
+
+
+def _possible(view: ModuleType) -> bool:
+    needed = getattr(view, "NEEDS", "")
+    return not needed or importlib.util.find_spec(needed) is not None
 
 
 def _page(view: ModuleType) -> st.Page:

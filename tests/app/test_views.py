@@ -1,6 +1,7 @@
 """Every page on a simulated run, a single-rank run and one without any work."""
 
 import pkgutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.app import made
 VIEWS = [one.name for one in pkgutil.iter_modules(views.__path__)]
 ORDER = [
     "Overview", "Timeline", "Overlap", "Communication", "Pipeline", "Stragglers", "What if", "Memory", "Host",
-    "Kernels", "Compare", "History", "Plan", "Learn",
+    "Kernels", "Compare", "History", "Plan", "Learn", *(["HTA"] if find_spec("hta") else []),
 ]  # fmt: skip
 
 
@@ -116,3 +117,47 @@ def test_saved_summaries_are_a_history(folders, monkeypatch, tmp_path):
     assert not test.exception
     assert test.selectbox(key="history").value == "perf"
     assert len(test.dataframe[0].value) == 2
+
+
+def test_a_page_whose_package_is_missing_is_not_listed(monkeypatch):
+    from app.views import hta
+
+    monkeypatch.setattr(hta, "NEEDS", "no_such_package")
+    assert "HTA" not in [view.TITLE for view in shell.all_views()]
+
+
+def test_hta_tells_of_a_rank(folders):
+    pytest.importorskip("hta", reason="the extra 'hta' is not installed")
+    from tracekit.export.hta import to_hta
+
+    test = shown("hta", folders["simulated"])
+    test.selectbox(key="hta_rank").set_value(2).run()
+    assert not test.exception
+    assert "HolisticTraceAnalysis" in test.caption[0].value
+    theirs = to_hta(made.analysis_at(folders["simulated"]).run)
+    launches = theirs.get_cuda_kernel_launch_stats(ranks=[2], visualize=False)[2]
+    queues = theirs.get_queue_length_summary(ranks=[2])
+    assert (
+        test.dataframe[0].value["mean"].tolist()
+        == launches[["cpu_duration", "gpu_duration", "launch_delay"]].mean().tolist()
+    )
+    assert test.dataframe[1].value["stream"].tolist() == queues.index.get_level_values("stream").tolist()
+    before = len(test.dataframe)
+    test.text_input(key="hta_operator").set_value("Optimizer").run()
+    test.button(key="hta_find").click().run()
+    assert not test.exception
+    assert len(test.dataframe) == before + 1
+
+
+def test_what_hta_fails_at_is_a_sentence(folders, monkeypatch):
+    pytest.importorskip("hta", reason="the extra 'hta' is not installed")
+    from hta.trace_analysis import TraceAnalysis
+
+    def fail(*args, **more):
+        raise AssertionError("<b>no</b>")
+
+    monkeypatch.setattr(TraceAnalysis, "get_queue_length_summary", fail)
+    test = shown("hta", folders["simulated"])
+    assert not test.exception
+    html = " ".join(str(one.proto.body) for one in test.get("html"))
+    assert "HTA fails with AssertionError: &lt;b&gt;no&lt;/b&gt;" in html

@@ -16,51 +16,37 @@ Written rank by rank and in pieces: never more than one rank's tables are held.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
-from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import msgspec
 import numpy as np
 import pandas as pd
-from isal import igzip
 
-from tracekit import model
 from tracekit.analysis import Analysis
-from tracekit.axes import ALL_RANKS, AXES, SHORT
+from tracekit.axes import AXES, SHORT
 from tracekit.errors import NotMeasured, WrongUse
 from tracekit.export.threads import Key, threads
+from tracekit.export.trace_event import (
+    CATEGORIES,
+    CATEGORIES_ON_CPU,
+    Progress,
+    as_json,
+    base_ns_of,
+    call_arguments,
+    lane_and_start,
+    us,
+    write_events,
+)
 from tracekit.intervals import EMPTY, Nanoseconds, union
 from tracekit.model import NO_TIME, RankTables, Run
-from tracekit.read import names
 from tracekit.replay.path import critical_path
 from tracekit.waiting import with_waits
 
 SUFFIXES = (".json", ".json.gz")
-PIECE = 20_000
-"""Events that are written at once."""
-BEFORE_NS = 3_600 * 10**9
-"""So long before its first step the trace's time begins at most: hosts do something before, and no time is negative."""
 JOB, FIRST_RANK = 1, 2
 """Process numbers: of the whole job's counters, and of rank 0. Number 0 has a meaning of its own in Perfetto."""
-CATEGORIES = {
-    model.COMPUTE: "kernel", model.COMM: "kernel", model.MEMORY: "gpu_memcpy", model.LAUNCH: "cuda_runtime",
-    model.SYNCHRONIZE: "cuda_runtime", model.RUNTIME: "cuda_runtime", model.OPERATOR: "cpu_op",
-    model.ANNOTATION: "user_annotation", model.PYTHON: "python_function", model.DATA_LOADING: "user_annotation",
-    model.GARBAGE_COLLECTION: "user_annotation", model.STREAM_WAIT: "cuda_sync", model.DEVICE_SYNC: "cuda_sync",
-    model.DEVICE_ANNOTATION: "gpu_user_annotation", model.OVERHEAD: "overhead", model.OTHER: "other",
-}  # fmt: skip
-CATEGORIES_ON_CPU = {**CATEGORIES, model.COMPUTE: "cpu_op", model.COMM: "user_annotation"}
-
-CALL_COLUMNS = (
-    *("op", "group", "group_ranks", "group_size", "seq", "dtype", "bytes", "peer", "match", "rank"),
-    *("wait_ns", "transfer_ns"),
-)
-
-Progress = Callable[[int, int, str], None]
 Calls = Mapping[tuple[str, int], str]
 """What is told of a call, as JSON without braces, by its lane and start."""
 
@@ -73,44 +59,14 @@ def write_perfetto(analysis: Analysis, file: str | os.PathLike[str], *, progress
     path = Path(file)
     if not path.name.endswith(SUFFIXES):
         raise WrongUse(f"{path}: a trace for Perfetto is a .json or a .json.gz file")
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    count = 0
-    try:
-        with _opened(beside, packed=path.name.endswith(".gz")) as sink:
-            for events in _pieces(trace_events(analysis, progress)):
-                sink.write((b",\n" if count else _head(analysis.run)) + ",\n".join(events).encode())
-                count += len(events)
-            sink.write(b"\n]}\n")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return count
+    return write_events(path, _head(analysis.run), trace_events(analysis, progress))
 
 
-def _opened(path: Path, *, packed: bool) -> BinaryIO:
-    if not packed:
-        return path.open("wb")
-    sink: BinaryIO = igzip.open(path, "wb")  # type: ignore[no-untyped-call]
-    return sink
-
-
-def _pieces(events: Iterator[str]) -> Iterator[list[str]]:
-    while piece := list(islice(events, PIECE)):
-        yield piece
-
-
-def _head(run: Run) -> bytes:
+def _head(run: Run) -> dict[str, object]:
     worlds, backends = run.ranks["world_size"].dropna(), run.ranks["backend"].dropna().unique()
     told = {"world_size": int(worlds.max())} if len(worlds) else {}
     backend = {"backend": str(backends[0])} if len(backends) == 1 else {}
-    head = {"schemaVersion": 1, "baseTimeNanoseconds": _base_ns(run), "distributedInfo": {**backend, **told}}
-    return msgspec.json.encode(head)[:-1] + b',"traceEvents":[\n'
-
-
-def _base_ns(run: Run) -> int:
-    """Where the trace's own time begins, before all that a step or a call may hold."""
-    firsts = [int(table["start_ns"].min()) for table in (run.steps, run.calls) if len(table)]
-    return max(min(firsts, default=0) - BEFORE_NS, 0)
+    return {"schemaVersion": 1, "baseTimeNanoseconds": base_ns_of(run), "distributedInfo": {**backend, **told}}
 
 
 def trace_events(analysis: Analysis, progress: Progress | None = None) -> Iterator[str]:
@@ -118,7 +74,7 @@ def trace_events(analysis: Analysis, progress: Progress | None = None) -> Iterat
     run = with_waits(analysis.run)
     run = replace(run, calls=_with_arrows(run.calls))
     places = _places(analysis)
-    base_ns = _base_ns(run)
+    base_ns = base_ns_of(run)
     yield from _job(run, base_ns)
     yield from _critical_path(analysis, base_ns)
     for nth, rank in enumerate(sorted(places, key=lambda rank: places[rank].order)):
@@ -170,9 +126,9 @@ def _critical_path(analysis: Analysis, base_ns: int) -> Iterator[str]:
         return
     columns = (path[name].tolist() for name in ("rank", "lane", "what", "start_ns", "end_ns"))
     for nth, (rank, lane, what, start_ns, end_ns) in enumerate(zip(*columns, strict=True)):
-        told = f'"cat":"critical path","name":{_json(f"rank {rank}: {what}")},"id":{nth + 1},"pid":{JOB},"tid":1'
-        yield f'{{"ph":"b",{told},"ts":{_us(start_ns - base_ns)},"args":{{"rank":{rank},"lane":{_json(lane)}}}}}'
-        yield f'{{"ph":"e",{told},"ts":{_us(end_ns - base_ns)}}}'
+        told = f'"cat":"critical path","name":{as_json(f"rank {rank}: {what}")},"id":{nth + 1},"pid":{JOB},"tid":1'
+        yield f'{{"ph":"b",{told},"ts":{us(start_ns - base_ns)},"args":{{"rank":{rank},"lane":{as_json(lane)}}}}}'
+        yield f'{{"ph":"e",{told},"ts":{us(end_ns - base_ns)}}}'
 
 
 def _rank(run: Run, rank: int, nth: int, words: str, base_ns: int) -> Iterator[str]:
@@ -204,7 +160,7 @@ def _window(
 ) -> Iterator[str]:
     """What a rank does in one window, each table's rows on the threads of these numbers."""
     pid = FIRST_RANK + one.rank
-    calls = dict(zip(_keys(one.calls), _call_arguments(one.calls), strict=True))
+    calls = dict(zip(lane_and_start(one.calls), call_arguments(one.calls), strict=True))
     told = (calls, calls if one.on_cpu else {})
     spans = [_spans(*each, one, pid, base_ns) for each in zip(tables, tids, told, strict=True)]
     for _, _, event in merge(*spans):  # outer ones first
@@ -226,7 +182,7 @@ def _waits(calls: pd.DataFrame) -> tuple[Nanoseconds, Nanoseconds]:
 
 def _thread_of_each_call(tables: Sequence[pd.DataFrame], tids: Sequence[Sequence[int]]) -> dict[tuple[str, int], int]:
     """By lane and start the thread on which a span that may be a call's stands."""
-    keys = [_keys(rows) for rows in tables]
+    keys = [lane_and_start(rows) for rows in tables]
     return {
         key: tid
         for table, of_each in reversed(list(zip(keys, tids, strict=True)))
@@ -245,7 +201,7 @@ def _spans(
 ) -> Iterator[tuple[int, int, str]]:
     """The rows' events after start and negative end. All name their rank, by which a reader takes the file apart."""
     heads = _heads(rows, one)
-    keys = _keys(rows) if calls else [None] * len(rows)
+    keys = lane_and_start(rows) if calls else [None] * len(rows)
     columns = zip(
         heads, tids, rows["start_ns"].tolist(), rows["end_ns"].tolist(),
         rows["correlation"].tolist(), rows["bytes"].fillna(-1).tolist(), keys, strict=True,
@@ -254,7 +210,7 @@ def _spans(
         told = f',"correlation":{correlation}' if correlation else ""
         told += f',"bytes":{size}' if size >= 0 else ""
         told += calls.get(key, "") if key else ""
-        times = f'{_us(start_ns - base_ns)},"dur":{_us(end_ns - start_ns)}'
+        times = f'{us(start_ns - base_ns)},"dur":{us(end_ns - start_ns)}'
         where = f',"pid":{pid},"tid":{tid},"ts":{times}'
         yield start_ns, -end_ns, f'{head}{where},"args":{{"rank":{one.rank}{told}}}}}'
 
@@ -262,55 +218,13 @@ def _spans(
 def _heads(rows: pd.DataFrame, one: RankTables) -> list[str]:
     """Phase, category and name of each row's event."""
     categories = CATEGORIES_ON_CPU if one.on_cpu else CATEGORIES
-    kinds, labels = rows["kind"].cat.categories, [_json(name) for name in rows["name"].cat.categories]
+    kinds, labels = rows["kind"].cat.categories, [as_json(name) for name in rows["name"].cat.categories]
     pairs = list(zip(rows["kind"].cat.codes.tolist(), rows["name"].cat.codes.tolist(), strict=True))
     heads = {
-        (kind, name): f'{{"ph":"X","cat":{_json(categories[kinds[kind]])},"name":{labels[name]}'
+        (kind, name): f'{{"ph":"X","cat":{as_json(categories[kinds[kind]])},"name":{labels[name]}'
         for kind, name in set(pairs)
     }
     return [heads[pair] for pair in pairs]
-
-
-def _keys(rows: pd.DataFrame) -> list[tuple[str, int]]:
-    return list(zip(rows["lane"].tolist(), rows["start_ns"].tolist(), strict=True))
-
-
-def _call_arguments(calls: pd.DataFrame) -> list[str]:
-    """What is told of each call, as Kineto spells it, and what all ranks together tell about it."""
-    columns = [_values(calls[name]) for name in CALL_COLUMNS]
-    rows = (dict(zip(CALL_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True))
-    return ["".join(f',"{name}":{_json(told)}' for name, told in _told(row) if told not in (None, "")) for row in rows]
-
-
-def _values(column: pd.Series) -> list[Any]:
-    """The column's values, None where one is missing."""
-    return [None if missing else value for value, missing in zip(column.tolist(), column.isna().tolist(), strict=True)]
-
-
-def _told(call: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    yield "Collective name", call["op"]
-    if call["group_size"] or call["group_ranks"] or call["group"] != ALL_RANKS:
-        yield "Process Group Name", call["group"]
-        yield "Process Group Ranks", call["group_ranks"]
-        yield "Group size", call["group_size"]
-    yield "Seq", call["seq"]
-    yield "dtype", call["dtype"]
-    yield from zip(("In msg nelems", "Out msg nelems"), _elements(call), strict=True)
-    if call["peer"] is not None:
-        ends = (call["rank"], call["peer"])
-        yield from zip(("Src Rank", "Dst Rank"), ends if call["op"] == "send" else ends[::-1], strict=True)
-    for name in ("match", "wait_ns", "transfer_ns"):
-        yield name, call[name]
-
-
-def _elements(call: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """How many elements go in and come out, where the size of the whole array and of an element are known."""
-    width = names.DTYPE_BYTES.get(str(call["dtype"]).lower())
-    if call["bytes"] is None or not width:
-        return None, None
-    whole, members = call["bytes"] // width, call["group_size"] or 1
-    part = whole // members
-    return (part if call["op"] == "all_gather" else whole), (part if call["op"] == "reduce_scatter" else whole)
 
 
 def _with_arrows(calls: pd.DataFrame) -> pd.DataFrame:
@@ -337,12 +251,10 @@ def _with_arrows(calls: pd.DataFrame) -> pd.DataFrame:
 def _arrows(calls: pd.DataFrame, pid: int, tids: Mapping[tuple[str, int], int], base_ns: int) -> Iterator[str]:
     """The rank's ends of the arrows between the members of its calls."""
     joined = calls[calls["phase"].notna()]
-    columns = zip(
-        joined["match"].tolist(), joined["phase"].tolist(), _keys(joined), joined["arrow_ns"].tolist(), strict=True
-    )
-    for match, phase, key, at_ns in columns:
+    ends = (joined[name].tolist() for name in ("match", "phase", "arrow_ns"))
+    for match, phase, at_ns, key in zip(*ends, lane_and_start(joined), strict=True):
         binding = ',"bp":"e"' if phase == "f" else ""
-        where = f'"pid":{pid},"tid":{tids[key]},"ts":{_us(at_ns - base_ns)}'
+        where = f'"pid":{pid},"tid":{tids[key]},"ts":{us(at_ns - base_ns)}'
         yield f'{{"ph":"{phase}","cat":"call","name":"call","id":{match},{where}{binding}}}'
 
 
@@ -351,20 +263,11 @@ def _counter(name: str, pid: int, starts: Nanoseconds, ends: Nanoseconds, base_n
     times = np.concatenate([starts, ends])
     at, place = np.unique(times, return_inverse=True)
     changes = np.bincount(place, np.repeat([1, -1], [len(starts), len(ends)]), len(at))
-    head = f'{{"ph":"C","name":{_json(name)},"pid":{pid},"ts":'
+    head = f'{{"ph":"C","name":{as_json(name)},"pid":{pid},"ts":'
     for time, value in zip(at.tolist(), np.cumsum(changes).astype(int).tolist(), strict=True):
-        yield f'{head}{_us(time - base_ns)},"args":{{"waiting":{value}}}}}'
+        yield f'{head}{us(time - base_ns)},"args":{{"waiting":{value}}}}}'
 
 
 def _metadata(what: str, pid: int, tid: int | None, **args: object) -> str:
     thread = {} if tid is None else {"tid": tid}
-    return _json({"ph": "M", "name": what, "pid": pid, **thread, "args": args})
-
-
-def _us(time_ns: int) -> str:
-    """Microseconds with all decimals, as text, since a float would lose some."""
-    return f"{time_ns // 1000}.{time_ns % 1000:03d}"
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return as_json({"ph": "M", "name": what, "pid": pid, **thread, "args": args})
