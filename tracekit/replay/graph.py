@@ -146,16 +146,22 @@ def graph_of(rows: pd.DataFrame, calls: pd.DataFrame, stretches: Stretches) -> G
     """The graph of all ranks' edges. `rows` have `nth_rank`; `calls` are those of the run, by their `row`, with
     `meeting`, `batch`, `own_transfer_ns`, `median_transfer_ns` and `transfer` (the number of its kind).
     """
-    weights = [name for name in rows.columns if name.startswith("w") and name[1:].isdecimal()]
-    told = rows.merge(calls, left_on="call", right_index=True, how="left")
+    names = [name for name in rows.columns if name.startswith("w") and name[1:].isdecimal()]
+    weights = rows[names].to_numpy(np.float64)
+    rows = _all_edges(rows.drop(columns=names), calls, stretches)
+    return _in_levels(rows, weights, calls, stretches)
+
+
+def _all_edges(rows: pd.DataFrame, calls: pd.DataFrame, stretches: Stretches) -> pd.DataFrame:
+    """The ranks' edges and those of their calls; `weighted` is the row in which an edge's weights stand."""
+    met = calls[["meeting", "batch", "pair"]]
+    told = rows.assign(weighted=np.arange(len(rows))).merge(met, left_on="call", right_index=True, how="left")
     told["stretch"] = stretches.of(told["step"].where(told["step"] >= 0, min(stretches.of_step)).to_numpy())
     is_over = (told["kind"] == DONE) & (told["src_kind"] == READY)
     meets = is_over & (told["meeting"] >= 0)
     arrivals, transfers = _arrivals(told[meets]), _transfers(told[meets])
-    told = told.assign(moves=is_over & ~meets, waits=False)
-    both = pd.concat([told, arrivals, transfers], ignore_index=True)
-    both[weights] = both[weights].fillna(0.0)
-    return _in_levels(both, weights, stretches)
+    parts = [told.assign(moves=is_over & ~meets, waits=False), arrivals, transfers]
+    return pd.concat([part[[*rows, "weighted", "moves", "waits"]] for part in parts], ignore_index=True)
 
 
 def _arrivals(over: pd.DataFrame) -> pd.DataFrame:
@@ -177,7 +183,7 @@ def _meeting(over: pd.DataFrame) -> pd.Series:
     return over["meeting"].astype("int64") * (int(over["stretch"].max() if len(over) else 0) + 1) + over["stretch"]
 
 
-def _in_levels(rows: pd.DataFrame, weights: list[str], stretches: Stretches) -> Graph:
+def _in_levels(rows: pd.DataFrame, weights: Weights, calls: pd.DataFrame, stretches: Stretches) -> Graph:
     keys, ends = _numbered(rows)
     src, dst = ends
     count = len(keys)
@@ -191,24 +197,24 @@ def _in_levels(rows: pd.DataFrame, weights: list[str], stretches: Stretches) -> 
     kept &= level[src] < level[dst]
     orphans = np.setdiff1d(np.flatnonzero(defined)[1:], dst[kept])
     broken = int((~kept).sum())
-    rows = rows[kept].reset_index(drop=True)
-    src, dst = src[kept], dst[kept]
+    if broken:
+        rows, src, dst = rows[kept].reset_index(drop=True), src[kept], dst[kept]
     if len(orphans):  # a node that lost all its edges comes when it was measured
-        spare = _fixed(keys[orphans], orphans, time, rows, stretches)
+        begin = float(stretches.begin_ns[0] - stretches.base_ns)
+        spare = _fixed(keys[orphans], time[orphans]).assign(weighted=len(weights) + np.arange(len(orphans)))
         rows = pd.concat([rows, spare], ignore_index=True)
+        weights = np.concatenate([weights, np.repeat(time[orphans, None] - begin, weights.shape[1], axis=1)])
         src, dst = np.append(src, np.zeros(len(orphans), np.int64)), np.append(dst, orphans)
-    return _sorted(rows, weights, src, dst, level, keys, broken, stretches)
+    return _sorted(rows, weights, calls, src, dst, level, keys, broken, stretches)
 
 
-def _fixed(keys: Codes, nodes: Codes, time: Weights, rows: pd.DataFrame, stretches: Stretches) -> pd.DataFrame:
-    spare = pd.DataFrame(0.0, index=range(len(nodes)), columns=[n for n in rows.columns if n.startswith("w")])
-    begin = float(stretches.begin_ns[0] - stretches.base_ns)
-    spare = spare.add(time[nodes] - begin, axis=0)
-    return spare.assign(
-        kind=keys >> 40 & 7, place=keys & (2**40 - 1), src_kind=SOURCE, src_place=SOURCE, nth_rank=0, moves=False,
-        waits=False, device_ns=0.0, from_ns=time[nodes], at_ns=time[nodes], step=-1, call=-1, lane="host",
-        what=-1, name="",
-    )  # fmt: skip
+def _fixed(keys: Codes, time: Weights) -> pd.DataFrame:
+    """An edge from the source to each of some nodes."""
+    return pd.DataFrame({
+        "kind": keys >> 40 & 7, "place": keys & (2**40 - 1), "src_kind": SOURCE, "src_place": SOURCE, "nth_rank": 0,
+        "moves": False, "waits": False, "device_ns": 0.0, "from_ns": time, "at_ns": time, "step": -1, "call": -1,
+        "lane": "host", "what": -1, "name": "",
+    })  # fmt: skip
 
 
 def _numbered(rows: pd.DataFrame) -> tuple[Codes, tuple[Codes, Codes]]:
@@ -255,7 +261,8 @@ def _levels(src: Codes, dst: Codes, count: int, time: Weights) -> Codes:
 
 def _sorted(
     rows: pd.DataFrame,
-    weights: list[str],
+    weights: Weights,
+    calls: pd.DataFrame,
     src: Codes,
     dst: Codes,
     level: Codes,
@@ -277,14 +284,17 @@ def _sorted(
     kind = keys >> 40 & 7
     is_end = np.flatnonzero((kind == STEP_END) & (keys > 0))
     steps = keys[is_end] & (2**40 - 1)
-    moves = rows["moves"].fillna(False).to_numpy(bool)
+    moves = rows["moves"].to_numpy(bool)
+    about = calls[["own_transfer_ns", "median_transfer_ns", "transfer"]].reindex(rows["call"].to_numpy())
+    transfer = about["transfer"].fillna(-1).to_numpy(np.int64)
+    told = rows.drop(columns=["weighted", "moves", "waits"]).assign(transfer=transfer)
     return Graph(
-        src=src, dst=dst, weights=rows[weights].to_numpy(np.float64), rank=rows["nth_rank"].to_numpy(np.int64),
-        own_ns=rows["own_transfer_ns"].fillna(0).to_numpy(np.float64),
-        median_ns=rows["median_transfer_ns"].fillna(0).to_numpy(np.float64),
-        transfer=np.where(moves, rows["transfer"].fillna(-1), -1).astype(np.int64),
-        meets=rows["waits"].fillna(False).to_numpy(bool),
-        levels=np.append(np.flatnonzero(np.diff(of_edge, prepend=-1)), len(of_edge)), rows=rows, nodes=len(keys),
+        src=src, dst=dst, weights=weights[rows["weighted"]], rank=rows["nth_rank"].to_numpy(np.int64),
+        own_ns=about["own_transfer_ns"].fillna(0).to_numpy(np.float64),
+        median_ns=about["median_transfer_ns"].fillna(0).to_numpy(np.float64),
+        transfer=np.where(moves, transfer, -1),
+        meets=rows["waits"].to_numpy(bool),
+        levels=np.append(np.flatnonzero(np.diff(of_edge, prepend=-1)), len(of_edge)), rows=told, nodes=len(keys),
         steps=steps, step_nodes=number[is_end], step_stretch=stretches.of(steps),
         measured_ns=_measured(rows, steps, stretches), broken=broken,
     )  # fmt: skip

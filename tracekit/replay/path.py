@@ -102,10 +102,10 @@ def _pieces(replay: Replay) -> Iterator[tuple[int, int, str, str, str, float, fl
     """What the path is made of, the last first."""
     edges = list(replay.graph.path(replay.measured))
     rows = replay.graph.rows.iloc[[edge for edge, _, _ in edges]]
-    columns = (rows[name].astype(object).tolist() for name in ("nth_rank", "kind", "lane", "what", "name", "device_ns"))
-    kinds = rows["transfer"].fillna(-1).astype(int).tolist()
+    names = ("nth_rank", "kind", "lane", "what", "name", "device_ns", "transfer")
+    columns = (rows[name].astype(object).tolist() for name in names)
     stretch, reached = -1, -np.inf
-    for (_, begin, end), nth, kind, lane, what, name, device_ns, moved in zip(edges, *columns, kinds, strict=True):
+    for (_, begin, end), nth, kind, lane, what, name, device_ns, moved in zip(edges, *columns, strict=True):
         if kind == STEP_END and end > reached:
             stretch, reached = stretch + 1, end  # each stretch is told from its end
         told = (stretch, replay.ranks[int(nth)])

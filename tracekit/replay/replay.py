@@ -168,16 +168,18 @@ def replay_of(asked: Asked, window: int | None = None) -> Replay:
     lengths = _without(lengths, met)
     lengths = lengths[lengths["step"].map(complete).astype(bool)]
     pace = pace_of(lengths.rename(columns={"what": "cls", "length_ns": "total_ns"}), ranks, stage_of)
-    rows = run.map(partial(edges, stretches=stretches, pace=pace, met=met))
-    graph = graph_of(_nodes(rows, ranks), calls, stretches)
-    counted = complete.reindex(graph.steps).to_numpy(bool)
     late = seen[seen["kind"] == UNEXPLAINED].groupby("rank")["length_ns"].sum().reindex(ranks, fill_value=0)
+    del seen, instances  # with thousands of ranks they are large, and so is what comes now
+    rows = partial(edges, stretches=stretches, pace=pace, met=met)
+    graph = graph_of(_nodes(run.map(rows), ranks), calls, stretches)
+    counted = complete.reindex(graph.steps).to_numpy(bool)
     return Replay(run, graph, pace, ranks, kinds, stage_of, data_of, stretches, counted, late.to_numpy(np.int64))
 
 
 def _nodes(rows: pd.DataFrame, ranks: tuple[int, ...]) -> pd.DataFrame:
     """The rows that are edges, with the place of their rank."""
-    rows = rows[rows["kind"] >= 0]
+    others = rows["kind"] < 0
+    rows = rows[~others] if others.any() else rows
     nth = np.searchsorted(np.array(ranks), rows["rank"].to_numpy())
     return rows.drop(columns=["rank", "window"], errors="ignore").assign(nth_rank=nth)
 
