@@ -100,8 +100,8 @@ def _pieces(events: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _head(run: Run) -> bytes:
-    worlds, backends = run.ranks["world_size"].dropna(), run.ranks["backend"].dropna().unique()
-    told = {"world_size": int(worlds.max())} if len(worlds) else {}
+    backends = run.ranks["backend"].dropna().unique()
+    told = {} if run.world_size is None else {"world_size": run.world_size}
     backend = {"backend": str(backends[0])} if len(backends) == 1 else {}
     head = {"schemaVersion": 1, "baseTimeNanoseconds": _base_ns(run), "distributedInfo": {**backend, **told}}
     return msgspec.json.encode(head)[:-1] + b',"traceEvents":[\n'
