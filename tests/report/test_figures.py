@@ -85,7 +85,7 @@ def test_every_name_gives_a_figure_or_says_why_not():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_run_without_a_step_has_no_figure(name):
-    with pytest.raises(NotMeasured, match="^the run|^no call"):
+    with pytest.raises(NotMeasured, match=r"^the run|^no call"):
         of(name, "0/7 ....")
 
 

@@ -115,7 +115,13 @@ def _part(
         allocations=_allocations(raw.allocations),
         steps=windows,
         calls=calls.reset_index(drop=True),
-        notes=(*file_notes, *_identity_notes(raw), *_work_notes(raw, found), *_step_notes(windows, marked), *_call_notes(calls)),
+        notes=(
+            *file_notes,
+            *_identity_notes(raw),
+            *_work_notes(raw, found),
+            *_step_notes(windows, marked),
+            *_call_notes(calls),
+        ),
     )
 
 

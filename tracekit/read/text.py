@@ -47,7 +47,9 @@ _WITHOUT_CONTROL_BYTES = b" " * 32 + bytes(range(32, 256))
 _NO_NUMBER = re.compile(rb"([:\[,]\s*)(?:-?(?:Infinity|inf|INF)|[Nn]a[Nn]|NAN|None|undefined)(?=\s*[,}\]])")
 _EMPTY_VALUE = re.compile(rb":(\s*)(?=[,}])")
 _HIGH, _LOW = rb"u[dD][89abAB][0-9a-fA-F]{2}", rb"u[dD][c-fC-F][0-9a-fA-F]{2}"
-_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|%b\\%b|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})|(%b|%b)|)' % (_HIGH, _LOW, _HIGH, _LOW))
+_ESCAPE = re.compile(
+    rb'\\(?:(["\\/bfnrt]|%b\\%b|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})|(%b|%b)|)' % (_HIGH, _LOW, _HIGH, _LOW)
+)
 """A good escape; half of a pair that makes one character; or a backslash that escapes nothing."""
 _DOUBLE_COMMA = re.compile(rb",(?:\s*,)+")
 _MISSING_COMMA = re.compile(rb"\}(\s*)\{")
