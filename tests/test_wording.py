@@ -25,6 +25,7 @@ from tracekit.wording import (
         (12_345_678_901, "12.35 s"),
         (123_456_789_012, "123.5 s"),
         (9_876_543_210, "9,876.5 ms"),
+        (-12_345_678, "-12.35 ms"),
     ],
 )
 def test_durations_show_about_four_figures(ns, text):

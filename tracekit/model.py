@@ -234,6 +234,12 @@ class Run:
         """Whether some rank was profiled more than once, so that tables carry `window` beside `rank`."""
         return bool(self.ranks["rank"].duplicated().any())
 
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the job has, as its files tell it, the largest where they differ; None where none does."""
+        told = self.ranks["world_size"].dropna()
+        return int(told.max()) if len(told) else None
+
     def rank(self, rank: int, window: int = 0) -> RankTables:
         """One rank's tables; WrongUse where the run has no such rank or window."""
         if (rank, window) not in self.sources:

@@ -30,7 +30,8 @@ class TimeUnit:
 
 
 def time_unit(longest_ns: float) -> TimeUnit:
-    """The unit in which times of up to `longest_ns` read well beside each other."""
+    """The unit in which times of up to `longest_ns`, or as far below 0, read well beside each other."""
+    longest_ns = abs(longest_ns)
     name, ns = next((name, ns) for name, from_ns, ns in _TIMES if longest_ns >= from_ns)
     figures = len(str(int(longest_ns // ns)))
     return TimeUnit(name, ns, min(max(4 - figures, 1), 2))

@@ -1,5 +1,7 @@
 import json
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from tests import lanes
@@ -22,6 +24,12 @@ def test_what_a_trace_tells():
     assert told["world size"] == "2"
     assert (told["device"], told["backend"]) == ("cuda", "nccl")
     assert (told["profile memory"], told["profile stacks"]) == ("yes", "no")
+
+
+def test_a_world_size_that_no_file_tells_is_how_many_ranks_there_are():
+    run = lanes.run("0/7 CCC\n1/7 CCC")
+    untold = replace(run, ranks=run.ranks.assign(world_size=pd.array([None, None], "Int64")))
+    assert facts_of(Analysis(untold))["world size"] == "2"
 
 
 def test_python_stacks_are_a_setting_of_the_profiler():

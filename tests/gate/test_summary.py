@@ -1,5 +1,6 @@
 import json
 import threading
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -58,6 +59,13 @@ def test_a_truncated_summary_is_refused(share):
         from_json(text[: int(share * len(text))], "base.json")
 
 
+def test_steps_that_take_no_time_are_no_summary():
+    run = lanes.run("step 0123\n0/7 C...")
+    none = run.steps.assign(end_ns=run.steps["start_ns"])
+    with pytest.raises(Unreadable, match="no complete step that takes time"):
+        summary_of(Analysis(replace(run, steps=none)))
+
+
 @pytest.mark.parametrize("told", ["[]", "{}", '{"schema": 1}', "null", '{"schema": 1, "metrics": {}, "account": {}}'])
 def test_other_json_is_refused(told):
     with pytest.raises(Unreadable, match=r"base\.json is no summary"):
@@ -95,9 +103,26 @@ def test_a_step_that_is_no_number_is_refused(value):
         from_json(json.dumps(told).replace('"HERE"', value).encode(), "base.json")
 
 
-def test_a_summary_without_steps_is_refused():
+@pytest.mark.parametrize(("place", "value"), [
+    (("metrics", STEP, "values", 1), 1e300), (("metrics", STEP, "values", 1), -1.0), (("metrics", STEP, "unit"), "12"),
+    (("metrics", STEP, "better"), "sideways"), (("account", "step_ns"), -1.0), (("account", "step_ns"), 1e300),
+    (("account", "ranks", 0, "step_ns"), -1.0), (("account", "parts", 0, "ns"), -1e300),
+    (("findings", 0, "severity"), "12"), (("findings", 0, "cost_ns"), -1.0),
+])  # fmt: skip
+def test_figures_that_no_run_has_are_refused(place, value):
+    told = json.loads(to_json(summary([100, 100, 100], findings=[("slow-host", "error", "a host is slow")])))
+    inner = told
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    with pytest.raises(Unreadable, match=r"base\.json"):
+        from_json(json.dumps(told).encode(), "base.json")
+
+
+@pytest.mark.parametrize("steps", [[], [0, 0, 0]])
+def test_a_summary_without_steps_is_refused(steps):
     with pytest.raises(Unreadable, match="has no step"):
-        from_json(to_json(summary([])), "base.json")
+        from_json(to_json(summary(steps)), "base.json")
 
 
 def test_a_run_without_steps_has_no_summary():

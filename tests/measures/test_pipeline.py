@@ -47,6 +47,25 @@ def test_each_phase_has_its_part_of_the_bubble(rows):
     assert us(table, "warmup_ns", "steady_ns", "cooldown_ns") == [(6, 0, 0), (2, 0, 4)]
 
 
+def test_what_lies_outside_the_window_is_in_no_phase(rows):
+    """The window is from the first forward (2) to the end of the last backward (8): rank 0's backward is before it."""
+    table = rows("""
+        0  aa..00..
+        1  ..00..aa
+    """)
+    assert us(table, "window_ns", "bubble_ns") == [(6, 4), (6, 2)]
+    assert us(table, "warmup_ns", "steady_ns", "cooldown_ns") == [(0, 2, 2), (2, 0, 0)]
+
+
+def test_where_all_backwards_are_before_the_forwards_the_window_is_the_step(rows):
+    table = rows("""
+        0  aa..00
+        1  aa..00
+    """)
+    assert us(table, "window_ns", "bubble_ns") == [(6, 2), (6, 2)]
+    assert table[["warmup_ns", "steady_ns", "cooldown_ns"]].isna().all(axis=None)
+
+
 def test_a_balanced_pipeline_is_as_idle_as_it_must_be(rows):
     assert us(rows(GPIPE), *CAUSES) == [(6, 0, 0, 0)] * 2
 

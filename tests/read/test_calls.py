@@ -138,6 +138,13 @@ def test_calls_belong_to_the_step_that_launched_them():
     assert noted(found)["call-outside-steps"] == 1
 
 
+@pytest.mark.parametrize("elements", [-5, 2**53, 2**62, 10**30])
+def test_sizes_that_cannot_be_are_not_told(elements):
+    arguments = {**told(elements=(elements, elements)), "Group size": -2}
+    row = part([kernel(5, 9, NCCL, **arguments)]).calls.iloc[0]
+    assert row[["bytes", "group_size"]].isna().all()
+
+
 @pytest.mark.parametrize("odd", [[1], {"a": 1}, 5, True, "", None])
 def test_arguments_of_odd_types_stop_nothing(odd):
     arguments = dict.fromkeys(

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.read.columns import NO_ID, NO_RANK, Codes, ids, ranks, whole, wholes
+from tracekit.read.columns import NO_ID, NO_RANK, Codes, count, ids, ranks, whole, wholes
 
 
 def column(*parts):
@@ -33,6 +33,14 @@ def test_joined_columns():
     one, other = Codes(), Codes()
     firsts, seconds = one.of([0, 0, "0", 1]), other.of([7, "7", 7, None])
     assert Codes.joined(one, firsts, other, seconds).tolist() == ["0/7", "0/7", "0/7", "1/"]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0, 0), ("7", 7), (2**53 - 1, 2**53 - 1), (2**53, None), (-1, None), (0.5, None), (None, None), (True, None)],
+)
+def test_counts(value, told):
+    assert count(value) == told
 
 
 @given(st.lists(st.none() | st.text() | st.integers(-(2**70), 2**70) | st.floats() | st.lists(st.integers())))

@@ -215,6 +215,12 @@ def test_what_copies_tell():
     assert copies["direction"].tolist()[1] == "DtoH"
 
 
+@pytest.mark.parametrize("size", [-1, 2**53, 10**30, 0.5, "much"])
+def test_a_copys_size_that_cannot_be_is_not_told(size):
+    [told] = tiny.raw(tiny.text([tiny.span("Memcpy HtoD", 1, 2, "gpu_memcpy", bytes=size)])).copies["bytes"]
+    assert told is None
+
+
 @pytest.mark.parametrize(
     ("told", "shape"),
     [
@@ -275,7 +281,10 @@ def test_allocations():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("told", [{"Bytes": None}, {"Total Allocated": "much"}, {"Total Reserved": 1.5}])
+@pytest.mark.parametrize("told", [
+    {"Bytes": None}, {"Total Allocated": "much"}, {"Total Reserved": 1.5}, {"Total Allocated": -1},
+    {"Total Reserved": 2**53}, {"Bytes": -(2**60)},
+])  # fmt: skip
 def test_allocations_that_do_not_tell_their_sizes(told):
     assert tiny.raw(tiny.text([allocation(4), allocation(5, **told)])).allocations["time_ns"].tolist() == [4000]
 

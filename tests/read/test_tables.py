@@ -46,6 +46,14 @@ def test_a_file_that_does_not_say_who_it_is(info):
     assert (who.rank, who.world_size, who.backend) == (None, None, None)
 
 
+@pytest.mark.parametrize("told", [10**6 + 1, 2**40, -1, "9999999"])
+def test_a_world_size_that_cannot_be_is_not_told_and_noted(told):
+    found = part([kernel(5, 9)], distributedInfo={"rank": 0, "world_size": told})
+    assert (found.identity.rank, found.identity.world_size) == (0, None)
+    [note] = [note for note in found.notes if note.code == "world-size"]
+    assert note.message == f"tells a world size of {told}, which cannot be: it is taken as not told"
+
+
 @pytest.mark.parametrize("properties", [None, [], {}, [None], [5], [{"id": 0}], "GPU"])
 def test_device_properties_that_say_nothing(properties):
     assert part([kernel(5, 9)], deviceProperties=properties).identity.device == "device"

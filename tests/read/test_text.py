@@ -165,6 +165,7 @@ MENDED = {
     "unescaped backslash": HEALTHY.replace("event", r"C:\event"),
     "several backslashes": HEALTHY.replace("event", r"\C:\q\event"),
     "half an escape": HEALTHY.replace("event", r"\u12 event"),
+    "half of a pair of escapes": HEALTHY.replace("event", r"ev\ud800ent"),
     "empty value": HEALTHY.replace('"dur": 1', '"dur": '),
     "empty last value": HEALTHY.replace('"x": [{"y": 1}]', '"x": '),
     "control byte": HEALTHY.replace("event", "ev\x01ent"),
@@ -377,6 +378,13 @@ def test_broken_metadata_behind_the_events_still_tells_the_rank():
     assert trace.metadata["baseTimeNanoseconds"] == 7
 
 
+@pytest.mark.parametrize("broken", ["", '"bad": "a"b", '])
+def test_metadata_is_text_that_can_be_written(broken):
+    """Half of a pair of escapes is no character; a name with it is kept beside the parsed ranks."""
+    _, trace = read("{" + broken + r'"host_name": "\ud800x", "traceEvents": [' + healthy(0) + "]}")
+    assert trace.metadata["host_name"] == "\ufffdx"
+
+
 def test_a_stream_that_fails_half_way_is_a_cut():
     content, _ = trace_of([healthy(n) for n in range(5000)])
     packed = gzip.compress(content, 1)
@@ -417,6 +425,9 @@ def test_deep_nesting_is_no_crash():
         (rb'{"a": "\d"}', {"a": "\\d"}),
         (rb'{"a": "\\d\n\u00e9"}', {"a": "\\d\né"}),
         (rb'{"a": "\u00g"}', {"a": "\\u00g"}),
+        (rb'{"a": "\ud83d\ude00"}', {"a": "\U0001f600"}),
+        (rb'{"a": "\uD800x\udc00\ud83d"}', {"a": "\ufffdx\ufffd\ufffd"}),
+        (rb'{"a": "\\ud800"}', {"a": "\\ud800"}),
         (b'{"a": , "b": }', {"a": None, "b": None}),
         (b'{"a": NaN, "b": [-Infinity, 1]}', {"a": None, "b": [None, 1]}),
         (b'{"a": "\x00\x1f"}', {"a": "  "}),

@@ -37,3 +37,16 @@ def test_many_scenarios_at_once_and_one_by_one_are_the_same():
     chosen = [replay.measured, replay.ideal, replay.links(2), replay.calls_free(waiting=False)]
     together = replay.graph.replayed(chosen)
     assert together.tolist() == [replay.graph.replayed([one])[0].tolist() for one in chosen]
+
+
+def test_a_step_that_ends_before_an_earlier_one_takes_no_time():
+    """The ranks hold different steps: rank 1 is done with step 1 at 4 us, rank 0 with step 0 at 10 us."""
+    replay = analysis("""
+        0/step  0000000000
+        0/7     CCCCCCCCCC
+        1/step  1111......
+        1/7     CCCC......
+    """).replay
+    assert replay.graph.measured_step_ns.tolist() == [10_000, 0]
+    assert replay.graph.replayed([replay.measured]).tolist() == [[10_000, 0]]
+    assert replay.step_numbers == [0]

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.replay.drawn import TWO_RANKS, analysis
+from tracekit.errors import NotMeasured
 from tracekit.replay.whatif import what_if
 
 
@@ -83,3 +84,30 @@ def test_chosen_changes_alone():
     told = what_if(asked.replay, asked, [])
     assert told.changes.empty
     assert told.slowdown == pytest.approx(11 / 9)
+
+
+def test_a_step_whose_ideal_takes_no_time_has_no_slowdown():
+    """Nothing works in step 1 (4-8 us, or until step 2 is done), so its ideal is nothing."""
+    told = analysis("""
+        0/step  00001111
+        0/main  a.......
+        0/7     .CC.....  by=a
+        1/step  2222....
+        1/main  a.......
+        1/7     .CC.....  by=a
+    """).whatif
+    assert told.steps["ideal_ns"].tolist() == [3000, 0]
+    assert told.steps["slowdown"].tolist() == [1, pytest.approx(float("nan"), nan_ok=True)]
+
+
+def test_work_that_takes_no_time_cannot_be_mended():
+    asked = analysis("""
+        0/step  00001111  incomplete=0
+        0/main  a.......
+        0/7     .CC.....  by=a
+        1/step  2222....  incomplete=2
+        1/main  a.......
+        1/7     .CC.....  by=a
+    """)
+    with pytest.raises(NotMeasured, match="no work that takes time"):
+        assert asked.whatif

@@ -83,6 +83,12 @@ def test_every_name_gives_a_figure_or_says_why_not():
     assert drawn >= {"breakdown", "steps", "overlap", "exposed", "own", "waits", "blame", "kernels", "sizes"}
 
 
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_run_without_a_step_has_no_figure(name):
+    with pytest.raises(NotMeasured, match=r"^the run|^no call"):
+        of(name, "0/7 ....")
+
+
 def test_ranks_stand_in_the_order_of_the_layout():
     drawing = """
         0/20 NN..........  op=all_reduce group=TENSOR_MODEL_PARALLEL_GROUP_0 size=2

@@ -223,7 +223,9 @@ def _verify(
         prediction = predict(facts.model, facts.layout, cluster, facts.precision)
         state_bytes = facts.state_bytes
     else:
-        ranks = int(analysis.run.ranks["world_size"].max())
+        ranks = analysis.run.world_size
+        if ranks is None:
+            raise WrongUse(f"{run}: no file tells the job's world size, so it cannot be held against a plan")
         prediction = _given(_model(model, 0), fixed, ranks, precision, chosen_cluster)
     rows = verified(prediction, analysis, state_bytes)
     if json != STDOUT:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import pandas as pd
 
 from tracekit.analysis import Analysis
@@ -22,6 +24,12 @@ CAUSES = {"cause": "str", "ns": "float64"}
 KINDS = {COMPUTE: "compute_ns", COMM: "exposed_comm_ns", MEMORY: "exposed_memory_ns", IDLE: "idle_ns"}
 """Kinds of parts, and the breakdown's column that each kind's parts add up to."""
 
+LARGEST = 2.0**63
+"""No figure of a run is larger: nanoseconds and bytes are counted in 64 bits."""
+Figure = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+"""Figures as files may hold them."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -35,11 +43,11 @@ class Part:
     kind: str
     name: str
     shape: str = ""
-    calls: float = 0.0
-    ns: float = 0.0
-    total_ns: float = 0.0
-    place: float = 0.0
-    nth_ns: tuple[float, ...] = ()
+    calls: Amount = 0.0
+    ns: Figure = 0.0
+    total_ns: Amount = 0.0
+    place: Figure = 0.0
+    nth_ns: tuple[Figure, ...] = ()
 
     @property
     def each_ns(self) -> float:
@@ -52,20 +60,20 @@ class RankPart:
     """One rank's step and what it is made of; `own_ns` is null where waits are not measured."""
 
     rank: int
-    step_ns: float
-    compute_ns: float
-    exposed_comm_ns: float
-    exposed_memory_ns: float
-    idle_ns: float
-    own_ns: float | None = None
-    kernel_calls: float = 0.0
+    step_ns: Amount
+    compute_ns: Amount
+    exposed_comm_ns: Amount
+    exposed_memory_ns: Amount
+    idle_ns: Amount
+    own_ns: Figure | None = None
+    kernel_calls: Amount = 0.0
 
 
 @dataclass(frozen=True)
 class Account:
     """A run's step, split; `gaps` (idle time by the work that ends it) is another view of what is idle."""
 
-    step_ns: float
+    step_ns: Amount
     parts: tuple[Part, ...]
     ranks: tuple[RankPart, ...]
     gaps: tuple[Part, ...] = ()

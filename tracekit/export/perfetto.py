@@ -63,8 +63,8 @@ def write_perfetto(analysis: Analysis, file: str | os.PathLike[str], *, progress
 
 
 def _head(run: Run) -> dict[str, object]:
-    worlds, backends = run.ranks["world_size"].dropna(), run.ranks["backend"].dropna().unique()
-    told = {"world_size": int(worlds.max())} if len(worlds) else {}
+    backends = run.ranks["backend"].dropna().unique()
+    told = {} if run.world_size is None else {"world_size": run.world_size}
     backend = {"backend": str(backends[0])} if len(backends) == 1 else {}
     return {"schemaVersion": 1, "baseTimeNanoseconds": base_ns_of(run), "distributedInfo": {**backend, **told}}
 

@@ -48,9 +48,8 @@ def facts_of(analysis: Analysis) -> dict[str, str]:
 
 def _of_run(run: Run) -> dict[str, str]:
     ranks = run.ranks
-    world = ranks["world_size"].max()
     return {
-        "world size": str(len(set(ranks["rank"])) if world is None or world != world else int(world)),
+        "world size": str(run.world_size or ranks["rank"].nunique()),
         "ranks with a file": str(ranks["rank"].nunique()),
         "device": _all_of(ranks["device"].map(_device)),
         "backend": _all_of(ranks["backend"]),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, measure_columns, measure_names
+from tracekit.compare.account import Figure
 from tracekit.errors import NotMeasured
 from tracekit.model import MEMORY, Column, RankTables, Run
 
@@ -56,15 +57,16 @@ LEAST_WORK_FRAC = 0.001
 """Kernels that take less of a rank's work than this are no metric of their own."""
 
 Unit = Literal["ns", "bytes", "GB/s", "frac", "count"]
+Better = Literal["up", "down"]
 
 
 @dataclass(frozen=True)
 class Series:
     """A metric's values in the run's steps, in order; `better` is up or down."""
 
-    unit: str
-    better: str
-    values: tuple[float, ...]
+    unit: Unit
+    better: Better
+    values: tuple[Figure, ...]
 
 
 def metrics_of(analysis: Analysis) -> dict[str, Series]:
@@ -91,8 +93,8 @@ def full_names(name: str, known: Iterable[str]) -> list[str]:
     return [one for one in known if one == exact or (not bracket and one.startswith(f"{exact}["))]
 
 
-def _direction(measure: str, name: str, column: Column) -> str:
-    return column.better or ("down" if f"{measure}.{name}" in WORSE_UP else "")
+def _direction(measure: str, name: str, column: Column) -> Better | None:
+    return column.better or ("down" if f"{measure}.{name}" in WORSE_UP else None)
 
 
 def _rows(analysis: Analysis, measure: str) -> pd.DataFrame | None:
@@ -146,10 +148,10 @@ def _of_measure(
     groups = rows.groupby(keys, dropna=False, sort=True) if keys else [((), rows)]
     for key, held in groups:
         for name, column in columns.items():
-            unit = unit_of(name, column)
+            unit, better = unit_of(name, column), _direction(measure, name, column)
             values = _values(measure, name, unit, held, per_rank, steps)
-            if values:
-                yield metric_name(measure, name, key), Series(unit, _direction(measure, name, column), values)
+            if values and better:
+                yield metric_name(measure, name, key), Series(unit, better, values)
 
 
 def metric_name(measure: str, column: str, key: tuple[object, ...]) -> str:
@@ -158,10 +160,10 @@ def metric_name(measure: str, column: str, key: tuple[object, ...]) -> str:
     return f"{measure}.{column}" + (f"[{told}]" if key else "")
 
 
-def unit_of(name: str, column: Column) -> str:
+def unit_of(name: str, column: Column) -> Unit:
     """ns, bytes, GB/s, frac (a share) or count."""
     if column.unit != "1":
-        return column.unit
+        return cast(Unit, column.unit)
     return "frac" if name.endswith("_frac") else "count"
 
 

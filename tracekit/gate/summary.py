@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 
 from tracekit.analysis import Analysis
-from tracekit.compare.account import Account, account_of
+from tracekit.compare.account import Account, Amount, account_of
 from tracekit.errors import NotMeasured, Unreadable, WrongUse
 from tracekit.gate.facts import facts_of
 from tracekit.gate.metrics import Series, metrics_of
+from tracekit.model import Severity
 
 SCHEMA = 1
 DISTRIBUTION = "tracekit-torch"
@@ -39,10 +40,10 @@ class Found:
     """A finding, as far as the gate compares them."""
 
     code: str
-    severity: str
+    severity: Severity
     title: str
     ranks: tuple[int, ...] = ()
-    cost_ns: float = 0.0
+    cost_ns: Amount = 0.0
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def summary_of(analysis: Analysis, *, commit: str = "", label: str = "", now: da
         metrics = metrics_of(analysis)
     except NotMeasured as why:
         raise Unreadable(f"{run.path}: {why}") from why
-    if STEP not in metrics:
-        raise Unreadable(f"{run.path} has no complete step: there is nothing to compare")
+    if not _has_time(metrics):
+        raise Unreadable(f"{run.path} has no complete step that takes time: there is nothing to compare")
     counts = run.notes[run.notes["severity"] != "info"]["code"].value_counts()
     saved_at = (now or datetime.now(UTC)).isoformat(timespec="microseconds")
     return Summary(
@@ -85,12 +86,18 @@ def summary_of(analysis: Analysis, *, commit: str = "", label: str = "", now: da
     )  # fmt: skip
 
 
+def _has_time(metrics: Mapping[str, Series]) -> bool:
+    """Whether there are steps, none of them is shorter than nothing, and some are longer."""
+    steps = metrics[STEP].values if STEP in metrics else ()
+    return bool(steps) and min(steps) >= 0 < max(steps)
+
+
 def _findings(analysis: Analysis) -> tuple[Found, ...] | None:
     told = getattr(analysis, "findings", None)
     if told is None:
         return None
     return tuple(
-        Found(str(one.code), str(one.severity), str(one.title), tuple(map(int, one.ranks)), float(one.cost_ns or 0))
+        Found(str(one.code), one.severity, str(one.title), tuple(map(int, one.ranks)), float(one.cost_ns or 0))
         for one in told
     )
 
@@ -131,8 +138,8 @@ def from_json(text: bytes, where: str) -> Summary:
         summary = msgspec.convert(_migrated(told, where), Summary)
     except msgspec.ValidationError as why:
         raise Unreadable(f"{where} is no summary of tracekit {own_version()}: {why}") from why
-    if STEP not in summary.metrics or not summary.step_values:
-        raise Unreadable(f"{where} has no step: there is nothing to compare")
+    if not _has_time(summary.metrics):
+        raise Unreadable(f"{where} has no step that takes time: there is nothing to compare")
     return summary
 
 

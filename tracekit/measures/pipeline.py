@@ -112,10 +112,12 @@ def _actions(asked: Asked, stages: pd.DataFrame) -> pd.DataFrame:
 
 def _windows(run: Run, stages: pd.DataFrame, actions: pd.DataFrame) -> pd.DataFrame:
     """For each rank and step where its window begins and ends, and its first backward and last forward, if known."""
+    actions = actions.astype({"start_ns": "Int64", "end_ns": "Int64"})  # floats, which else stand for null, are inexact
     forwards, backwards = actions[actions["action"] == "forward"], actions[actions["action"] != "forward"]
     whole = pd.DataFrame(
         {"begin_ns": forwards.groupby(STEP)["start_ns"].min(), "until_ns": backwards.groupby(STEP)["end_ns"].max()}
     ).dropna()
+    whole = whole[whole["until_ns"] > whole["begin_ns"]]  # else the step, as where none are told
     own = pd.DataFrame(
         {
             "backward_ns": backwards.groupby(["rank", *STEP])["start_ns"].min(),
@@ -136,8 +138,8 @@ def _of_rank(one: RankTables, windows: pd.DataFrame, actions: pd.DataFrame) -> p
     begin, until = mine["begin_ns"].to_numpy(), mine["until_ns"].to_numpy()
     rows = pd.DataFrame({"step": mine["step"].to_numpy(), "busy_ns": length_within(busy, begin, until)})
     known = (mine["known"] & mine["backward_ns"].notna()).to_numpy()
-    backward = np.where(known, mine["backward_ns"].fillna(0), begin).astype(np.int64)
-    forward = np.maximum(np.where(known, mine["forward_ns"].fillna(0), until).astype(np.int64), backward)
+    backward = np.where(known, mine["backward_ns"].fillna(0).astype("int64"), begin).clip(begin, until)
+    forward = np.where(known, mine["forward_ns"].fillna(0).astype("int64"), until).clip(backward, until)
     edges = [begin, backward, forward, until]
     for phase, start, end in zip(PHASES, edges, edges[1:], strict=False):
         rows[phase] = pd.array(_idle_within(busy, start, end), "Int64")

@@ -31,9 +31,8 @@ COLUMNS = {
 def measure(asked: Asked) -> pd.DataFrame:
     """One row per rank and axis; NotMeasured where no ranks form any."""
     run = asked.run
-    worlds = run.ranks["world_size"].dropna()
     ranks = sorted(set(run.ranks["rank"].tolist()))
-    world = max(int(worlds.max()) if len(worlds) else 0, len(ranks))
+    world = max(run.world_size or 0, len(ranks))
     calls = run.calls.assign(progress=_progress(asked))
     rows = [
         (rank, axis.name, nth, place, axis.size, axis.confidence, axis.told_by)

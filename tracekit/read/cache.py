@@ -39,7 +39,7 @@ from tracekit.read.sources import TraceFile, opened
 from tracekit.read.stores import has_changed
 from tracekit.read.tables import Identity, RankPart, rank_parts
 
-READER_VERSION = 10
+READER_VERSION = 11
 """Counts up whenever the same file would be read to other tables."""
 DEFAULT_LIMIT_BYTES = 20 * 10**9
 YOUNG_SECONDS = 3600

@@ -19,7 +19,7 @@ import pandas as pd
 from tracekit.model import CALLS, COMM, NO_STEP
 from tracekit.read import names
 from tracekit.read.annotated import ProcessGroup, awaited, told_by_annotations
-from tracekit.read.columns import whole
+from tracekit.read.columns import count, whole
 from tracekit.read.work import Sorted
 
 ALL_RANKS = "all"
@@ -49,7 +49,7 @@ def calls_of(found: Sorted, collectives: pd.DataFrame, process_groups: Mapping[s
         for collective, annotation, kernel in zip(told["collective"], annotations, rows["name"], strict=True)
     ]
     dtypes = [_text(dtype) for dtype in told["dtype"]]
-    sizes = zip(dtypes, map(whole, told["elements_in"]), map(whole, told["elements_out"]), strict=True)
+    sizes = zip(dtypes, map(count, told["elements_in"]), map(count, told["elements_out"]), strict=True)
     ends = zip(spelled, told["source"], told["destination"], strict=True)
     columns: dict[str, Any] = {
         "rank": 0, "window": 0, "step": NO_STEP,
@@ -57,7 +57,7 @@ def calls_of(found: Sorted, collectives: pd.DataFrame, process_groups: Mapping[s
         "op": [op for op, _, _ in spelled],
         "seq": list(map(whole, told["sequence"])),
         "bytes": [
-            whole(array) if size is None else size
+            count(array if size is None else size)
             for array, size in zip(
                 told["array_bytes"],
                 (names.call_bytes(op, *size) for (op, _, _), size in zip(spelled, sizes, strict=True)),
@@ -71,7 +71,7 @@ def calls_of(found: Sorted, collectives: pd.DataFrame, process_groups: Mapping[s
         "peer": [whole({"send": to, "recv": by}.get(op)) for (op, _, _), by, to in ends],
         "match": None, "how": "none",
         "comms_id": list(map(_text, told["call_id"])),
-        "group_size": list(map(whole, told["group_size"])),
+        "group_size": list(map(count, told["group_size"])),
         "group_ranks": members,
         "device_work": rows.index.isin(work.index),
         "arrival_ns": [arrivals_ns.get(label) for label in rows.index],

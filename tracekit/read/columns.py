@@ -19,6 +19,8 @@ NO_ID = 0
 """Kineto's own spelling of "no correlation"."""
 _INT64, _UINT64 = 2**63, 2**64
 _NUMBER = re.compile(r"\d{1,31}|0[xX][0-9a-fA-F]{1,16}")
+MANY = 2**53
+"""No count is this large (8 PiB of bytes); as many as a trace can hold still sum to 64 bits."""
 
 
 class _Different(dict[Any, Any]):
@@ -118,6 +120,12 @@ def whole(value: Any) -> int | None:
     if isinstance(value, float | np.number):
         value = int(value) if float(value).is_integer() else None
     return value if isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64 else None
+
+
+def count(value: Any) -> int | None:
+    """How many (bytes, elements, members) a value tells; None where it tells no number, or one that cannot be."""
+    told = whole(value)
+    return told if told is not None and 0 <= told < MANY else None
 
 
 def wholes(values: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

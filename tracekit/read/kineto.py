@@ -17,7 +17,20 @@ import pandas as pd
 from tracekit.errors import TooLarge
 from tracekit.model import ALLOCATIONS, NO_TIME, table
 from tracekit.read import format, limits, names
-from tracekit.read.columns import NO_ID, NO_RANK, Codes, Texts, as_text, categorical, ids, ranks, whole, wholes
+from tracekit.read.columns import (
+    MANY,
+    NO_ID,
+    NO_RANK,
+    Codes,
+    Texts,
+    as_text,
+    categorical,
+    count,
+    ids,
+    ranks,
+    whole,
+    wholes,
+)
 from tracekit.read.format import AllocationArgs, Args, Begin, Instant, Named, Span
 from tracekit.read.processes import Processes
 from tracekit.read.text import Stream, TraceText
@@ -198,7 +211,7 @@ class _Columns:
         """What the arguments of copies tell."""
         for place in places:
             one = args[place] if args[place].__class__ is Args else _SILENT
-            size, direction = whole(one.size if one.bytes is None else one.bytes), self._plain(one.direction)
+            size, direction = count(one.size if one.bytes is None else one.bytes), self._plain(one.direction)
             self._copies.append((self._rows + place, size, direction))
 
     def _plain(self, value: Any) -> Any:
@@ -230,7 +243,7 @@ class _Columns:
         for name in ("bytes", "allocated", "reserved"):
             sizes, told = wholes([getattr(one, name) for one in args])
             self._allocated[name].append(sizes)
-            known &= told
+            known &= told & (sizes < MANY) & (sizes >= (-MANY if name == "bytes" else 0))
         self._allocated["time_ns"].append(times_ns)
         self._allocated["device"].append(self._devices.of([(one.device_type, one.device_index) for one in args]))
         self._allocated["rank"].append(ranks([one.rank for one in args]))
@@ -238,7 +251,7 @@ class _Columns:
         self._allocated["known"].append(known)
 
     def _allocations(self, offset_ns: int) -> pd.DataFrame:
-        """The allocations that tell their time and sizes."""
+        """The allocations that tell their time, and sizes that can be."""
         if not self._allocated:
             return table({**ALLOCATIONS, "rank": "int64"})
         parts = {name: np.concatenate(arrays) for name, arrays in self._allocated.items()}
@@ -359,7 +372,7 @@ def _array_bytes(dimensions_text: msgspec.Raw, types_text: msgspec.Raw) -> int |
     width, shape = names.DTYPE_BYTES.get(str(types[0]).removeprefix("c10::").replace(" ", "").lower()), dimensions[0]
     if not width or not isinstance(shape, list) or not shape or not all(isinstance(side, int) for side in shape):
         return None
-    return math.prod(shape) * width
+    return count(math.prod(shape) * width)
 
 
 def _device(kind: Any, index: Any) -> str:

@@ -140,7 +140,7 @@ def _missing(claims: Sequence[Claim], ranks: dict[int, int]) -> Iterator[Note]:
     sizes = {claim.identity.world_size for claim in claims if claim.identity.world_size}
     if len(sizes) > 1:
         yield Note("world-size", "warning", f"the files tell different world sizes: {listed(sizes)}")
-    absent = set(range(max(sizes, default=0))) - set(ranks.values()) if max(sizes, default=0) < 10**6 else set()
+    absent = set(range(max(sizes, default=0))) - set(ranks.values())
     if absent:
         which = "rank" if len(absent) == 1 else "ranks"
         message = f"no file of {which} {listed(absent)} (world size {max(sizes)}): waits for them cannot be seen"

@@ -21,6 +21,8 @@ from tracekit.read.kineto import RawTrace
 from tracekit.read.work import Sorted, copy_columns, is_kind, sort_out
 
 SHOWN_PLACES = 5
+LARGEST_WORLD = 10**6
+"""No job has more ranks: a file that says so is wrong, and as many ranks would be looked for."""
 CPU = "cpu"
 _WORKER_FILE = re.compile(r"^(?P<host>(?!.*(?:rank|worker)).+)_\d+\.\d{13,}\.pt\.trace\.json")
 """Files of PyTorch's `tensorboard_trace_handler` are named by host and process."""
@@ -121,6 +123,7 @@ def _part(
         calls=calls.reset_index(drop=True),
         notes=(
             *file_notes,
+            *_identity_notes(raw),
             *_work_notes(raw, found),
             *_step_notes(windows, marked),
             *_fused_notes(found.host),
@@ -199,7 +202,7 @@ def _identity(raw: RawTrace, claimed: int | None, basename: str, found: Sorted) 
     device = {} if found.on_cpu else _device(raw.metadata, found.work)
     return Identity(
         rank=whole(distributed.get("rank")) if claimed is None else claimed,
-        world_size=whole(distributed.get("world_size")),
+        world_size=_world_size(distributed),
         backend=str(backend) if backend and backend != "undefined" else None,
         host=str(host) if host else worker["host"] if worker else None,
         device=CPU if found.on_cpu else str(device.get("name") or "device"),
@@ -209,6 +212,11 @@ def _identity(raw: RawTrace, claimed: int | None, basename: str, found: Sorted) 
         dropped=sum(raw.problems.values()) + len(raw.lost_at) + found.before_launch,
         device_memory_bytes=_capacity(device),
     )
+
+
+def _world_size(distributed: dict[str, object]) -> int | None:
+    told = whole(distributed.get("world_size"))
+    return told if told and 0 < told <= LARGEST_WORLD else None
 
 
 def _device(metadata: dict[str, object], work: pd.DataFrame) -> dict[str, object]:
@@ -249,6 +257,13 @@ def _problem_notes(raw: RawTrace) -> Iterator[Note]:
     for code, sentence in sentences.items():
         if count := raw.problems.get(code):
             yield Note(code, "warning", sentence, None, count)
+
+
+def _identity_notes(raw: RawTrace) -> Iterator[Note]:
+    info = raw.metadata.get("distributedInfo")
+    told = whole(info.get("world_size")) if isinstance(info, dict) else None
+    if told and _world_size({"world_size": told}) is None:
+        yield Note("world-size", "warning", f"tells a world size of {told}, which cannot be: it is taken as not told")
 
 
 def _work_notes(raw: RawTrace, found: Sorted) -> Iterator[Note]:

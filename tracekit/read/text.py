@@ -53,7 +53,11 @@ _METADATA_KEYS = (
 _WITHOUT_CONTROL_BYTES = b" " * 32 + bytes(range(32, 256))
 _NO_NUMBER = re.compile(rb"([:\[,]\s*)(?:-?(?:Infinity|inf|INF)|[Nn]a[Nn]|NAN|None|undefined)(?=\s*[,}\]])")
 _EMPTY_VALUE = re.compile(rb":(\s*)(?=[,}])")
-_ESCAPE = re.compile(rb'(?:\\\\)++|\\(?:["/bfnrt]|u[0-9a-fA-F]{4})?')
+_HIGH, _LOW = rb"u[dD][89abAB][0-9a-fA-F]{2}", rb"u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(
+    rb'((?:\\\\)++|\\(?:["/bfnrt]|%b\\%b|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))|\\(%b|%b)|\\' % (_HIGH, _LOW, _HIGH, _LOW)
+)
+"""Good escapes; half of a pair that makes one character; or a backslash that escapes nothing."""
 _DOUBLE_COMMA = re.compile(rb",(?:\s*+,)++")
 _MISSING_COMMA = re.compile(rb"\}(\s*)\{")
 
@@ -246,7 +250,7 @@ class TraceText(Generic[Batch]):
             return None, 0
         if end < 0:
             end = len(text)
-            self.metadata.update(_known_keys(text.decode("utf-8", "replace")))
+            self.metadata.update(_known_keys(text))
         return self._mend(text, at, end)
 
     @staticmethod
@@ -316,11 +320,11 @@ def _first_event(text: bytes) -> int:
 def mended(text: bytes) -> bytes:
     """Text of events with the known illnesses healed.
 
-    These are: bytes that are not UTF-8; control bytes inside strings; a backslash that escapes nothing; a value that is
-    empty, NaN or infinite (all become null); two commas, or none, between events.
+    These are: bytes that are not UTF-8; control bytes inside strings; a backslash that escapes nothing, or half a
+    character; a value that is empty, NaN or infinite (all become null); two commas, or none, between events.
     """
     text = text.decode("utf-8", "replace").encode().translate(_WITHOUT_CONTROL_BYTES)
-    text = _ESCAPE.sub(lambda found: found[0] if len(found[0]) > 1 else rb"\\", text)
+    text = _ESCAPE.sub(lambda found: found[0] if found[1] else rb"\ufffd" if found[2] else rb"\\", text)
     text = _NO_NUMBER.sub(rb"\1null", text)
     text = _EMPTY_VALUE.sub(rb":\1null", text)
     return _MISSING_COMMA.sub(rb"},\1{", _DOUBLE_COMMA.sub(b",", text)).strip().strip(b",")
@@ -405,10 +409,11 @@ def _metadata(text: bytes) -> dict[str, object]:
         except (msgspec.DecodeError, RecursionError):
             continue
         return found if isinstance(found, dict) else {}
-    return dict(_known_keys(text.decode("utf-8", "replace")))
+    return dict(_known_keys(text))
 
 
-def _known_keys(text: str) -> Iterator[tuple[str, object]]:
+def _known_keys(broken: bytes) -> Iterator[tuple[str, object]]:
+    text = mended(broken).decode()
     for key in _METADATA_KEYS:
         if found := re.search(rf'"{key}"\s*:\s*', text):
             try:

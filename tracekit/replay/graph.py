@@ -67,7 +67,11 @@ class Graph:
         return self._lengths(np.concatenate(ends))
 
     def _lengths(self, ends: Weights) -> Weights:
-        """From the end of the step before, or the stretch's begin, to each step's end."""
+        """From the end of the steps before, or the stretch's begin, to each step's end.
+
+        Where ranks hold different steps, one may end before those that come before it: it takes no time.
+        """
+        ends = pd.DataFrame(ends.T).groupby(self.step_stretch).cummax().to_numpy().T
         first = np.diff(self.step_stretch, prepend=-1) != 0
         before = np.concatenate((np.zeros((len(ends), 1)), ends[:, :-1]), axis=1)
         return np.asarray(ends - np.where(first, 0, before))

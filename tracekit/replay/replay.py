@@ -57,7 +57,7 @@ class Replay:
 
     @property
     def step_numbers(self) -> list[int]:
-        """The steps that count: those that are complete on every rank."""
+        """The steps that count: those that are complete on every rank and take time."""
         return [int(step) for step in self.graph.steps[self.counted]]
 
     def scenario(
@@ -172,7 +172,9 @@ def replay_of(asked: Asked, window: int | None = None) -> Replay:
     del seen, instances  # with thousands of ranks they are large, and so is what comes now
     rows = partial(edges, stretches=stretches, pace=pace, met=met)
     graph = graph_of(_nodes(run.map(rows), ranks), calls, stretches)
-    counted = complete.reindex(graph.steps).to_numpy(bool)
+    counted = complete.reindex(graph.steps).to_numpy(bool) & (graph.measured_step_ns > 0)
+    if not counted.any():
+        raise NotMeasured("the run has no complete step that takes any time")
     return Replay(run, graph, pace, ranks, kinds, stage_of, data_of, stretches, counted, late.to_numpy(np.int64))
 
 

@@ -71,11 +71,13 @@ class WhatIf:
 
 
 def what_if(replay: Replay, asked: Asked, changes: Sequence[Change] | None = None) -> WhatIf:
-    """The answers for some changes, or for all that make sense."""
+    """The answers for some changes, or for all that make sense; NotMeasured where the work takes no time."""
     chosen = all_changes(replay) if changes is None else list(changes)
     apart = _apart(replay)
     step_ns = replay.step_ns({"measured": replay.measured, "ideal": replay.ideal, **apart, **_named(chosen)})
     mean = {name: float(lengths.mean()) for name, lengths in step_ns.items()}
+    if min(mean["measured"], mean["ideal"]) <= 0:
+        raise NotMeasured("the run has no work that takes time in its complete steps: nothing could be mended")
     slowest, workers = _workers(replay, mean)
     last = [rank for rank, stage in replay.stage_of.items() if stage == max(replay.stage_of.values())]
     only = replay.step_ns({"workers": replay.only_ideal(workers), "stage": replay.only_ideal(last)})
@@ -189,7 +191,8 @@ def _steps(replay: Replay, step_ns: Mapping[str, npt.NDArray[np.float64]]) -> pd
     measured = replay.graph.measured_step_ns[replay.counted]
     replayed, ideal = step_ns["measured"], step_ns["ideal"]
     error = np.abs(replayed - measured) / np.where(measured > 0, measured, np.nan)
-    columns = (replay.step_numbers, np.rint(measured), np.rint(replayed), np.rint(ideal), error, replayed / ideal)
+    slowdown = replayed / np.where(ideal > 0, ideal, np.nan)
+    columns = (replay.step_numbers, np.rint(measured), np.rint(replayed), np.rint(ideal), error, slowdown)
     table = pd.DataFrame(dict(zip(STEPS, columns, strict=True)))
     return table.astype(dict.fromkeys(["measured_ns", "replayed_ns", "ideal_ns"], "int64"))
 

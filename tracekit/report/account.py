@@ -51,7 +51,7 @@ def facts(run: Run) -> Facts:
         path=run.path,
         files=ranks["file"].nunique(),
         ranks=tuple(sorted(set(ranks["rank"].tolist()))),
-        world_size=None if ranks["world_size"].isna().all() else int(ranks["world_size"].max()),
+        world_size=run.world_size,
         hosts=_told(ranks["host"]),
         devices=_told(ranks["device"]),
         backends=_told(ranks["backend"]),

@@ -302,7 +302,10 @@ def _launch_delay(analysis: Analysis) -> Figure:
 
 
 def _pipeline(analysis: Analysis) -> Figure:
-    return gantt(analysis, steps_of(analysis.run)[0])
+    steps = steps_of(analysis.run)
+    if not steps:
+        raise NotMeasured("the run has no step: no ProfilerStep annotation and no device work")
+    return gantt(analysis, steps[0])
 
 
 def _steps(analysis: Analysis) -> Figure:

@@ -59,5 +59,4 @@ def _lines(notes: pd.DataFrame) -> Iterator[str]:
 
 def _missing(run: Run) -> set[int]:
     """The ranks of the job that have no file."""
-    worlds = run.ranks["world_size"].dropna()
-    return set(range(int(worlds.max()) if len(worlds) else 0)) - set(run.ranks["rank"].tolist())
+    return set(range(run.world_size or 0)) - set(run.ranks["rank"].tolist())
