@@ -62,6 +62,13 @@ def test_foreign_text_becomes_one_printable_line():
     assert plain("größe 温度 😀") == "größe 温度 😀"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"), [("a##[b]", "a#�[b]"), ("###vso[b]", "##�vso[b]"), ("## Call #1", "## Call #1")]
+)
+def test_foreign_text_tells_ci_systems_nothing(text, shown):
+    assert plain(text) == shown
+
+
 def test_a_megabyte_keeps_its_beginning_and_its_end():
     text = plain("begin" + "x" * 1_000_000 + "end", limit=20)
     assert (len(text), text[:5], text[-3:]) == (20, "begin", "end")

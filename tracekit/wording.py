@@ -5,9 +5,12 @@ Text from a trace is foreign: it may hold terminal escapes, line breaks, directi
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 LONGEST_WORD = 60
+_LOGGED_COMMAND = re.compile(r"##(?=\[|vso\[)")
+"""By `##[` and `##vso[`, wherever they stand in a line, CI systems on GitHub and Azure are told commands."""
 _TIMES = (("s", 10 * 10**9, 10**9), ("ms", 10**6, 10**6), ("µs", 0, 10**3))
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -67,7 +70,8 @@ def counted(number: int, thing: str, things: str = "") -> str:
 
 def plain(text: str, limit: int = 300) -> str:
     """Foreign text as one printable line of at most `limit` characters, its middle left out where it is longer."""
-    return "".join(_printable(character) for character in shortened(text, limit))
+    shown = "".join(_printable(character) for character in shortened(text, limit))
+    return _LOGGED_COMMAND.sub("#\N{REPLACEMENT CHARACTER}", shown)
 
 
 def kernel_name(name: str, limit: int) -> str:

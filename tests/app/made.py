@@ -38,16 +38,17 @@ def analysis_at(path):
     return Analysis(load(path, cache=False))
 
 
-def hostile_traces(folder):
+def hostile_traces(folder, names=hostile.NAMES, first="rank0.json"):
     """Two ranks whose kernels, groups and threads have hostile names."""
     import json
 
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(2):
         events = [
-            {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 900}
-        ]
-        for nth, name in enumerate(hostile.NAMES):
+            {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0,
+             "dur": 100 * len(names) + 100},
+        ]  # fmt: skip
+        for nth, name in enumerate(names):
             start = 100 * nth
             events += [
                 _kernel(name, 7, start, 40, nth),
@@ -57,7 +58,7 @@ def hostile_traces(folder):
             ]  # fmt: skip
         told = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}, "deviceProperties": [],
                 "traceEvents": events}  # fmt: skip
-        (folder / f"rank{rank}.json").write_text(json.dumps(told))
+        (folder / (first if rank == 0 else f"rank{rank}.json")).write_text(json.dumps(told))
     return folder
 
 

@@ -11,6 +11,7 @@ import typer
 
 from tracekit.cli import analyze, check, compare, demo, explain, export, history, plan, report, simulate, whatif
 from tracekit.cli.app import app as app_command
+from tracekit.cli.telling import LONGEST, warned
 from tracekit.errors import TracekitError
 from tracekit.wording import plain
 
@@ -70,7 +71,7 @@ def run() -> None:
     try:
         code = main()
     except Exception:
-        traceback.print_exc()
+        print("\n".join(plain(line, LONGEST) for line in traceback.format_exc().splitlines()), file=sys.stderr)
         code = INTERNAL
     sys.exit(code)
 
@@ -80,7 +81,7 @@ def _sentence(why: TracekitError | typer.TyperException) -> str:
 
 
 def _failed(sentence: str, code: int) -> int:
-    print(f"tracekit: {plain(sentence, 2000)}", file=sys.stderr)
+    warned(sentence)
     return code
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from tracekit.cli.analyze import STDOUT
+from tracekit.cli.telling import warned
 from tracekit.errors import WrongUse
-from tracekit.wording import plain
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis
@@ -97,7 +97,7 @@ def reader(*, cache: bool) -> Callable[[str], Analysis]:
 
 
 def _left_out(why: str) -> None:
-    print(f"tracekit: left out of the history: {plain(why, 400)}", file=sys.stderr)
+    warned(f"left out of the history: {why}")
 
 
 def _unsure(text: str) -> Literal["", "fail", "pass"]:
@@ -139,7 +139,7 @@ def _save(summaries: Sequence[Summary], where: str) -> None:
     else:
         written = [add(one, where) for one in summaries]
     for path in written:
-        print(f"tracekit: saved {path}", file=sys.stderr)
+        warned(f"saved {path}")
 
 
 def _tell(verdict: Verdict, outputs: dict[str, str], annotate: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from tracekit.cli.analyze import account, analyzed
+from tracekit.cli.telling import warned
 from tracekit.errors import TracekitError, WrongUse
 
 WORKLOADS = ("workloads", "tracekit_workloads")
@@ -53,7 +54,7 @@ def all_shown(package: str, folder: Path) -> None:
     for workload, shows, options in RUNS:
         into = folder / workload
         into.mkdir(parents=True, exist_ok=True)
-        print(f"tracekit: profiling {shows} (into {into})", file=sys.stderr)
+        warned(f"profiling {shows} (into {into})")
         profile([sys.executable, "-m", package, workload, *options, *EMULATED, "--out", str(into)])
         print(account(analyzed([str(into)], cache=False)))
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracekit.cli import progress
+from tracekit.cli.telling import told
 from tracekit.errors import WrongUse
-from tracekit.model import Run
 from tracekit.wording import counted
+
+if TYPE_CHECKING:
+    from tracekit.model import Run
 
 
 def export(
@@ -55,7 +58,7 @@ def _perfetto(run: Run, file: str) -> None:
 
     with _told(f"--perfetto {file}"), progress.shown("writing") as follow:
         count = write_perfetto(Analysis(run), file, progress=follow)
-    print(f"{file}: {run.ranks['rank'].nunique():,} ranks, {count:,} events; open it at https://ui.perfetto.dev")
+    told(f"{file}: {run.ranks['rank'].nunique():,} ranks, {count:,} events; open it at https://ui.perfetto.dev")
 
 
 def _hta(run: Run, folder: str) -> None:
@@ -64,8 +67,8 @@ def _hta(run: Run, folder: str) -> None:
     with _told(f"--hta {folder}"), progress.shown("writing") as follow:
         counts = write_hta(run, folder, progress=follow)
     first = ", the first window of each" if run.several_windows else ""
-    told = f"{counted(len(counts), 'rank')}{first}, {counted(sum(counts.values()), 'event')}"
-    print(f"{folder}: {told}; read it with hta.trace_analysis.TraceAnalysis(trace_dir={folder!r})")
+    about = f"{counted(len(counts), 'rank')}{first}, {counted(sum(counts.values()), 'event')}"
+    told(f"{folder}: {about}; read it with hta.trace_analysis.TraceAnalysis(trace_dir={folder!r})")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import typer
 
 from tracekit.cli import progress
 from tracekit.errors import WrongUse
+from tracekit.wording import plain
 
 if TYPE_CHECKING:
     from tracekit.simulate import Simulated
@@ -48,8 +49,8 @@ def simulate(
     options = {"schedule": schedule, "microbatches": microbatches, "stages_per_rank": stages_per_rank}
     split |= {name: value for name, value in options.items() if value not in (None, "")}
     told = {**told, "layout": split}
-    plain = {"model": model, "cluster": cluster, "steps": steps, "seed": seed}
-    told |= {name: value for name, value in plain.items() if value not in (None, "")}
+    options = {"model": model, "cluster": cluster, "steps": steps, "seed": seed}
+    told |= {name: value for name, value in options.items() if value not in (None, "")}
     told |= {"noise": {**told.get("noise", {}), "compute": noise, "transfer": noise}} if noise is not None else {}
     told |= {"faults": [*told.get("faults", []), *fault]} if fault else {}
     with progress.shown("simulating") as follow:
@@ -76,7 +77,7 @@ def account(done: Simulated) -> str:
     means = truth.steps[["step_ns", "compute_ns", "exposed_comm_ns", "exposed_memory_ns", "idle_ns"]].mean()
     shares = {name: f"{means[f'{name}_ns'] / means['step_ns']:.0%}" for name in PARTS}
     lines = [
-        f"{done.folder}: {done.files:,} traces, {done.events:,} events, and truth.json",
+        f"{plain(str(done.folder))}: {done.files:,} traces, {done.events:,} events, and truth.json",
         f"step {truth.step_ns / 1e6:,.2f} ms: " + ", ".join(f"{PARTS[name]} {share}" for name, share in shares.items()),
     ]
     if truth.theory is not None:

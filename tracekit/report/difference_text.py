@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from tracekit.compare import Changed, Difference
 from tracekit.compare.account import KINDS
 from tracekit.gate.facts import Differs
 from tracekit.gate.reasons import Reason
+from tracekit.report.screen import screen_text
 from tracekit.wording import duration, kernel_name, plain, time_unit
 
 ROWS = 15
@@ -29,13 +29,7 @@ def difference_text(
     rows: int = ROWS,
 ) -> str:
     """The difference as text of at most `width` columns, its largest `rows` parts by name."""
-    sink = StringIO()
-    console = Console(
-        file=sink, width=width, force_terminal=colour, color_system="standard" if colour else None,
-        legacy_windows=False, highlight=False, markup=False, emoji=False,
-    )  # fmt: skip
-    console.print(Group(*_screen(changed, differs, why, width, rows)))
-    return "".join(f"{line.rstrip()}\n" for line in sink.getvalue().splitlines())
+    return screen_text(_screen(changed, differs, why, width, rows), width=width, colour=colour)
 
 
 def _screen(

@@ -12,7 +12,7 @@ from tracekit.plan.memory import USABLE
 from tracekit.plan.scaling import Point
 from tracekit.plan.search import Plans, Request, described
 from tracekit.plan.step import Prediction
-from tracekit.wording import counted
+from tracekit.wording import counted, plain
 
 GB = 1e9
 NEXT_BEST = 4
@@ -67,7 +67,7 @@ def _asked(request: Request, name: str, cluster: str) -> str:
     model, hardware = request.model, request.cluster
     nodes = f"{hardware.gpus_per_node} per node" if hardware.gpus > hardware.gpus_per_node else "one node"
     return (
-        f"{name} ({big(model.parameters)} parameters) on {counted(hardware.gpus, 'GPU')} ({cluster}, {nodes}), "
+        f"{plain(name)} ({big(model.parameters)} parameters) on {counted(hardware.gpus, 'GPU')} ({cluster}, {nodes}), "
         f"{counted(request.batch, 'sample')} of {model.sequence:,} tokens a step"
     )
 

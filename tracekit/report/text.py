@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from io import StringIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from tracekit.report.account import Facts, NoteGroup, facts, not_measured, notes
 from tracekit.report.findings import GRAVITY, findings_section
 from tracekit.report.job import job_section
 from tracekit.report.rank_table import rank_section, step_section
+from tracekit.report.screen import screen_text
 from tracekit.report.sentences import detail_section, kernel_section
 from tracekit.wording import counted, plain, sentence
 
@@ -25,19 +25,7 @@ PLURAL = {"error": "errors", "warning": "warnings", "info": "info"}
 
 def account_text(analysis: Analysis, *, width: int = 80, colour: bool = False) -> str:
     """The whole screen as text of at most `width` columns."""
-    sink = StringIO()
-    console = Console(
-        file=sink,
-        width=width,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        legacy_windows=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    console.print(Group(*_screen(analysis, width)))
-    return "".join(f"{line.rstrip()}\n" for line in sink.getvalue().splitlines())
+    return screen_text(_screen(analysis, width), width=width, colour=colour)
 
 
 def _screen(analysis: Analysis, width: int) -> Iterator[RenderableType]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tracekit.gate.check import Verdict
 from tracekit.gate.judge import Judged
 from tracekit.report import gate_wording as wording
+from tracekit.report.screen import screen_text
 from tracekit.wording import plain, sentence
 
 STYLES = {"worse": "bold red", "unsure": "yellow", "better": "green", "same": "dim", "not comparable": "bold red"}
@@ -21,13 +21,7 @@ WIDE = 100
 
 def verdict_text(verdict: Verdict, *, width: int = 100, colour: bool = False) -> str:
     """The whole verdict as text of at most `width` columns."""
-    sink = StringIO()
-    console = Console(
-        file=sink, width=width, force_terminal=colour, color_system="standard" if colour else None,
-        legacy_windows=False, highlight=False, markup=False, emoji=False,
-    )  # fmt: skip
-    console.print(Group(*_screen(verdict, width)))
-    return "".join(f"{line.rstrip()}\n" for line in sink.getvalue().splitlines())
+    return screen_text(_screen(verdict, width), width=width, colour=colour)
 
 
 def _screen(verdict: Verdict, width: int) -> Iterator[RenderableType]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import StringIO
 
 import pandas as pd
-from rich.console import Console, Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from tracekit.model import Run
 from tracekit.replay.replay import TRUSTED_FRAC
 from tracekit.replay.whatif import WhatIf
 from tracekit.report.json import SCHEMA, records
+from tracekit.report.screen import screen_text
 from tracekit.wording import TimeUnit, counted, plain, time_unit
 
 ROWS, PATH_ROWS = 12, 6
@@ -26,7 +26,7 @@ def whatif_document(told: WhatIf, run: Run) -> dict[str, object]:
     numbers = ("measured_step_ns", "step_ns", "ideal_step_ns", "slowdown", "waste_frac", "replay_error_frac", "trusted")
     return {
         "schema": SCHEMA,
-        "run": {"path": plain(run.path), "ranks": int(run.ranks["rank"].nunique())},
+        "run": {"path": run.path, "ranks": int(run.ranks["rank"].nunique())},
         **{name: getattr(told, name) for name in numbers},
         "doubts": list(told.doubts),
         "m_workers": told.m_workers,
@@ -43,13 +43,7 @@ def whatif_document(told: WhatIf, run: Run) -> dict[str, object]:
 
 def whatif_text(told: WhatIf, run: Run, *, width: int = 80, colour: bool = False, every: bool = False) -> str:
     """The screen, of at most `width` columns; with `every`, changes that save nothing too."""
-    sink = StringIO()
-    console = Console(
-        file=sink, width=width, force_terminal=colour, color_system="standard" if colour else None,
-        legacy_windows=False, highlight=False, markup=False, emoji=False,
-    )  # fmt: skip
-    console.print(Group(*_screen(told, run, every=every)))
-    return "".join(f"{line.rstrip()}\n" for line in sink.getvalue().splitlines())
+    return screen_text(_screen(told, run, every=every), width=width, colour=colour)
 
 
 def _screen(told: WhatIf, run: Run, *, every: bool) -> Iterator[RenderableType]:
