@@ -45,6 +45,9 @@ class Graph:
     src: Codes
     dst: Codes
     weights: Weights
+    """A row for each edge that the ranks told, a column for each variant;"""
+    weighted: Codes
+    """and each edge's row in it."""
     rank: Codes
     own_ns: Weights
     median_ns: Weights
@@ -88,7 +91,7 @@ class Graph:
         median = np.stack([one.median for one in scenarios], axis=2)
         free = np.array([one.free for one in scenarios])
         at = np.zeros((self.nodes, len(scenarios)))
-        flat, base = self.weights.ravel(), np.arange(len(self.src)) * self.weights.shape[1]
+        flat, base = self.weights.ravel(), self.weighted * self.weights.shape[1]
         starts = np.flatnonzero(np.diff(self.dst, prepend=-1))
         bounds = np.searchsorted(starts, self.levels)
         for low, high, first, last in zip(self.levels[:-1], self.levels[1:], bounds[:-1], bounds[1:], strict=True):
@@ -137,7 +140,7 @@ class Graph:
 
     def _base(self, scenario: Scenario) -> Weights:
         """The length of every edge in one scenario."""
-        length = self.weights[np.arange(len(self.src)), scenario.variant[self.rank]].copy()
+        length = self.weights[self.weighted, scenario.variant[self.rank]]
         moved = np.flatnonzero(self.transfer >= 0)
         by = self.rank[moved], self.transfer[moved]
         length[moved] = scenario.measured[by] * self.own_ns[moved] + scenario.median[by] * self.median_ns[moved]
@@ -151,7 +154,7 @@ def graph_of(rows: pd.DataFrame, calls: pd.DataFrame, stretches: Stretches) -> G
     `meeting`, `batch`, `own_transfer_ns`, `median_transfer_ns` and `transfer` (the number of its kind).
     """
     names = [name for name in rows.columns if name.startswith("w") and name[1:].isdecimal()]
-    weights = rows[names].to_numpy(np.float64)
+    weights = np.ascontiguousarray(rows[names], np.float64)
     rows = _all_edges(rows.drop(columns=names), calls, stretches)
     return _in_levels(rows, weights, calls, stretches)
 
@@ -293,7 +296,8 @@ def _sorted(
     transfer = about["transfer"].fillna(-1).to_numpy(np.int64)
     told = rows.drop(columns=["weighted", "moves", "waits"]).assign(transfer=transfer)
     return Graph(
-        src=src, dst=dst, weights=weights[rows["weighted"]], rank=rows["nth_rank"].to_numpy(np.int64),
+        src=src, dst=dst, weights=weights, weighted=rows["weighted"].to_numpy(np.int64),
+        rank=rows["nth_rank"].to_numpy(np.int64),
         own_ns=about["own_transfer_ns"].fillna(0).to_numpy(np.float64),
         median_ns=about["median_transfer_ns"].fillna(0).to_numpy(np.float64),
         transfer=np.where(moves, transfer, -1),
