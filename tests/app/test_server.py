@@ -10,7 +10,7 @@ pytest.importorskip("streamlit", reason="the extra 'app' is not installed")
 from tests import lanes
 from tests.app import browser
 
-SECRET = "kernel_of_a_secret_run"
+OUTSIDE = "kernel_of_a_secret_run"
 DRAWING = "step 000000\n0/7 CCCC.. name={}\n0/20 ..NN.. op=all_reduce\n1/7 CCC... name={}\n1/20 ...N.. op=all_reduce"
 
 
@@ -21,7 +21,7 @@ def below(tmp_path_factory):
     for name in ("root/good", "root/member", "root/way", "root/by_way", "root/perf", "secret"):
         (top / name).mkdir(parents=True)
     lanes.kineto(DRAWING.format("kernel", "kernel"), top / "root" / "good")
-    secret = lanes.kineto(DRAWING.format(SECRET, SECRET), top / "secret")
+    secret = lanes.kineto(DRAWING.format(OUTSIDE, OUTSIDE), top / "secret")
     (top / "root" / "folder").symlink_to(top / "secret")
     (top / "root" / "member" / "rank0.json").symlink_to(secret[0])
     (top / "root" / "way" / "rank0.json").symlink_to(secret[0])
@@ -55,7 +55,7 @@ def test_no_request_is_answered_with_a_file_from_outside(address, below, place):
     asked += [f"/{place}{below}/good/{first}", f"/{place}file:///etc/passwd", f"/{place}%00", f"/{place}folder/{first}"]
     for path in asked:
         body = answer(address, path)
-        assert SECRET.encode() not in body, path
+        assert OUTSIDE.encode() not in body, path
         assert b"traceEvents" not in body, path
         assert b"root:" not in body, path
 
@@ -108,10 +108,9 @@ def test_a_second_run_and_a_history_are_of_the_root_too(address, below, chromium
 
 def _nothing_told(page):
     assert page.get_by_test_id("stException").count() == 0
-    drawn = page.evaluate(
-        "Array.from(document.querySelectorAll('.js-plotly-plot')).map(one => JSON.stringify(one.data))"
-    )
-    assert SECRET not in page.content() + "".join(drawn)
+    plots = "Array.from(document.querySelectorAll('.js-plotly-plot'))"
+    drawn = page.evaluate(f"{plots}.map(one => JSON.stringify(one.data))")
+    assert OUTSIDE not in page.content() + "".join(drawn)
 
 
 def test_a_page_shows_the_kernels_of_a_run_inside(address, chromium):

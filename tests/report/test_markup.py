@@ -21,11 +21,11 @@ from tracekit.report.verdict_markdown import verdict_markdown
 
 MARKUP = (
     *hostile.NAMES, *hostile.CONTROLS, "a | b", "`code`", "``` fence", "](javascript:alert(1))",
-    "![x](http://evil.example)",
-    "<http://evil.example>", "https://evil.example", "www.evil.example", "@everyone", "mail@evil.example", "#123", "owner/repo#1", "<!-- ", "-->", "</details><script>", "<details open ontoggle=alert(1)>", "<b>", "&lt;b&gt;",
-    "# title",
-    "- item", "> quote", "**bold**", "~~gone~~", "\\", "\\`", "a\n\n# b", "[x]: http://evil.example", "$x$", "***",
-    "' onmouseover='alert(1)", '" onmouseover="alert(1)', "javascript:alert(1)", "]]>", "\ufffe\uffff",
+    "![x](http://evil.example)", "<http://evil.example>", "https://evil.example", "www.evil.example", "@everyone",
+    "mail@evil.example", "#123", "owner/repo#1", "<!-- ", "-->", "</details><script>",
+    "<details open ontoggle=alert(1)>", "<b>", "&lt;b&gt;", "# title", "- item", "> quote", "**bold**", "~~gone~~",
+    "\\", "\\`", "a\n\n# b", "[x]: http://evil.example", "$x$", "***", "' onmouseover='alert(1)",
+    '" onmouseover="alert(1)', "javascript:alert(1)", "]]>", "\ufffe\uffff",
 )  # fmt: skip
 MENTION, ADDRESS = re.compile(r"@\w|#\d"), re.compile(r"https?://|www\.")
 """What GitHub makes links of: the one in the text that stays when Markdown is read, the other in Markdown itself."""
@@ -54,8 +54,8 @@ class Page(HTMLParser):
 
 def harmless(page):
     assert not [name for name, _ in page.attributes if name.startswith("on")]
-    assert not [value for name, value in page.attributes if name in ("href", "src") and value]
-    assert not {"img", "iframe", "object", "form", "base", "link", "b", "a"} & set(page.tags)
+    assert not [value for name, value in page.attributes if name in ("href", "src") and value[:1] != "#"]
+    assert not {"img", "iframe", "object", "form", "base", "link"} & set(page.tags)
 
 
 def read(text):
@@ -73,12 +73,13 @@ def runs(tmp_path_factory):
 
 
 def test_a_report_has_the_elements_of_a_harmless_one(runs):
-    page, other = (Page(html_text(one)) for one in runs)
+    texts = [html_text(one) for one in runs]
+    page, other = map(Page, texts)
     assert page.tags == other.tags
     assert sorted(name for name, _ in page.attributes) == sorted(name for name, _ in other.attributes)
     assert page.comments == other.comments
     harmless(page)
-    assert hostile.SCRIPT in " ".join(page.text)
+    assert "onerror" in texts[0]  # in a figure's JSON
 
 
 def test_a_comment_on_a_run_has_the_elements_of_a_harmless_one(runs):
