@@ -19,7 +19,7 @@ from tracekit.analysis import Analysis, measure_names
 from tracekit.errors import NotMeasured, TracekitError, WrongUse
 from tracekit.gate.history import is_history
 from tracekit.kept import analysis_of, keep
-from tracekit.plan.described import described_run, run_file
+from tracekit.plan.described import RUN_FILE, described_run, run_file
 from tracekit.read.load import load
 from tracekit.read.sources import ARCHIVE_SUFFIXES, TRACE_SUFFIXES
 
@@ -28,11 +28,13 @@ ROOT, CHOSEN = "TRACEKIT_APP_ROOT", "TRACEKIT_APP_RUN"
 DEEPEST, MOST_FOLDERS, MOST_RUNS = 6, 20_000, 500
 KEPT = 4
 """So many runs stay open."""
-NO_TRACES = ("run.json", "truth.json", "collectives.json", "package.json")
+NO_TRACES = (RUN_FILE, "truth.json", "collectives.json", "package.json")
 HEAD_BYTES = 1 << 16
 UNTOLD = "world size not told before reading"
 _WORLD_SIZE = re.compile(rb'"world_size"\s*:\s*(\d{1,7})\b')
 HIDDEN = (".", "__pycache__", "node_modules")
+NO_PATH = (OSError, RuntimeError, ValueError)
+"""What a path raises of links in a circle, names too long, and names with a zero byte."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -70,12 +72,12 @@ def histories(below: Path) -> list[str]:
 
 
 def _folders(below: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders with their files; links to folders are not followed."""
+    """Folders with their plain files; links to folders are not followed, nor those of files that lead out."""
     for nth, (place, folders, files) in enumerate(os.walk(below)):
         folder = Path(place)
         depth = len(folder.relative_to(below).parts)
         folders[:] = sorted(one for one in folders if not one.startswith(HIDDEN)) if depth < DEEPEST else []
-        yield folder, files
+        yield folder, [one for one in files if (folder / one).is_file() and stays(below, folder / one)]
         if nth >= MOST_FOLDERS:
             return
 
@@ -83,9 +85,8 @@ def _folders(below: Path) -> Iterator[tuple[Path, list[str]]]:
 def _of_folder(below: Path, folder: Path, files: list[str]) -> Iterator[Found]:
     traces = [one for one in files if one.lower().endswith(TRACE_SUFFIXES) and one not in NO_TRACES]
     if traces and not is_history(folder):
-        yield Found(
-            _name(below, folder), len(traces), _changed(folder / one for one in traces), _about(folder, traces[0])
-        )
+        changed = _changed(folder / one for one in traces)
+        yield Found(_name(below, folder), len(traces), changed, _about(folder, files, traces[0]))
     for one in files:
         if one.lower().endswith(ARCHIVE_SUFFIXES):
             yield Found(_name(below, folder / one), 1, _changed([folder / one]), "archive")
@@ -100,10 +101,10 @@ def _changed(files: Iterator[Path] | list[Path]) -> datetime:
     return datetime.fromtimestamp(max(times))
 
 
-def _about(folder: Path, first: str) -> str:
+def _about(folder: Path, files: list[str], first: str) -> str:
     """World size and layout, where a run.json of a reference workload tells them; else what a trace begins with."""
     try:
-        told = run_file(str(folder))
+        told = run_file(str(folder)) if RUN_FILE in files else None
         layout = described_run(told).layout if told is not None else None
     except (TracekitError, OSError, msgspec.MsgspecError):
         layout = None
@@ -129,17 +130,37 @@ def _begins_with(trace: Path) -> str:
 
 def path_of(below: Path, name: str) -> Path:
     """The path of a run by its name; WrongUse for whatever is not below the folder, or leads out of it."""
-    asked = below / name
-    path = asked.resolve()
-    inside = path == below or below in path.parents
-    if not inside or "\0" in name or "::" in name or "://" in name or not path.exists():
+    try:
+        path = (below / name).resolve()
+        known = below in (path, *path.parents) and "::" not in name and "://" not in name and path.exists()
+    except NO_PATH:
+        known = False
+    if not known:
         raise WrongUse("there is no such run below the root folder")
-    for place, folders, files in os.walk(path) if path.is_dir() else ():
-        for one in (*folders, *files):
-            entry = Path(place, one)
-            if entry.is_symlink() and below not in entry.resolve().parents:
-                raise WrongUse("a link in this run leads out of the root folder, so it is not read")
+    _check_links(below, path)
     return path
+
+
+def _check_links(below: Path, top: Path) -> None:
+    """WrongUse where a link in a run, or in a folder that it links to, leads out of the root, or in a circle."""
+    waiting, held = [str(top)], set()
+    for one in waiting:  # which grows meanwhile
+        for place, folders, files in os.walk(one):
+            if place in held:
+                raise WrongUse("a link in this run leads to a folder that it holds already, so it is not read")
+            held.add(place)
+            links = [Path(place, name) for name in (*folders, *files) if os.path.islink(os.path.join(place, name))]
+            if not all(stays(below, link) for link in links):
+                raise WrongUse("a link in this run leads out of the root folder, so it is not read")
+            waiting += [str(link.resolve()) for link in links if link.is_dir()]
+
+
+def stays(below: Path, path: Path) -> bool:
+    """Whether a path is no link, or one to what is below the root folder."""
+    try:
+        return not path.is_symlink() or below in path.resolve().parents
+    except NO_PATH:
+        return False
 
 
 class Shelf:

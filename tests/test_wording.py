@@ -63,10 +63,10 @@ def test_foreign_text_becomes_one_printable_line():
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [("a##[b]", "a#�[b]"), ("###vso[b]", "##�vso[b]"), ("## Call #1", "## Call #1")]
+    ("text", "shown"), [("a##[b]", "a#?[b]"), ("###vso[b]", "##?vso[b]"), ("## Call #1", "## Call #1")]
 )
 def test_foreign_text_tells_ci_systems_nothing(text, shown):
-    assert plain(text) == shown
+    assert plain(text) == shown.replace("?", "\N{REPLACEMENT CHARACTER}")
 
 
 def test_a_megabyte_keeps_its_beginning_and_its_end():

@@ -12,7 +12,7 @@ from tracekit.report.figures import figure
 from tracekit.report.html import TITLES
 from tracekit.wording import size
 
-from .. import parts
+from .. import parts, runs
 
 TITLE, ORDER = "Memory", 8
 
@@ -31,7 +31,7 @@ def show(analysis: Analysis) -> None:
 
 def _planned(analysis: Analysis) -> float | None:
     known = run_file(analysis.run.path)
-    if known is None:
+    if known is None or not runs.stays(runs.root(), known):
         return None
     told = described_run(known)
     return peak(told.model, told.layout, told.precision).total

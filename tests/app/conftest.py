@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from tests import lanes
+
 
 @pytest.fixture(autouse=True)
 def same_main():
@@ -11,3 +13,15 @@ def same_main():
     main = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = main
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder with two runs; beside it, outside, a third."""
+    below = tmp_path / "root"
+    for name in ("a", "deep/b"):
+        (below / name).mkdir(parents=True)
+        lanes.kineto("0/7 CCC\n1/7 CC", below / name)
+    (tmp_path / "secret").mkdir()
+    lanes.kineto("0/7 CCC", tmp_path / "secret")
+    return below.resolve()

@@ -6,19 +6,7 @@ import pytest
 pytest.importorskip("streamlit", reason="the extra 'app' is not installed")
 
 from app import runs
-from tests import lanes
 from tracekit.errors import TracekitError, WrongUse
-
-
-@pytest.fixture
-def root(tmp_path):
-    below = tmp_path / "root"
-    for name in ("a", "deep/b"):
-        (below / name).mkdir(parents=True)
-        lanes.kineto("0/7 CCC\n1/7 CC", below / name)
-    (tmp_path / "secret").mkdir()
-    lanes.kineto("0/7 CCC", tmp_path / "secret")
-    return below.resolve()
 
 
 def test_folders_with_traces_are_runs(root):
@@ -39,7 +27,7 @@ def test_the_newest_stands_first(root):
     "../secret", "a/../../secret", "/etc", "a\0", "no such", "file:///etc", "a::file:///etc", "..", "deep/../..",
 ])  # fmt: skip
 def test_nothing_outside_the_root_is_read(root, name):
-    with pytest.raises((WrongUse, ValueError)):
+    with pytest.raises(WrongUse):
         runs.path_of(root, name)
 
 

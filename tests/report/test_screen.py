@@ -6,7 +6,7 @@ from tracekit.report.screen import screen_text
 
 @pytest.mark.parametrize("width", [80, 12])
 def test_no_line_is_a_workflow_command(width):
-    """As https://docs.github.com/actions/reference/workflow-commands-for-github-actions has them: at a line's begin."""
+    """docs.github.com/actions/reference/workflow-commands-for-github-actions: `::` begins the line of one."""
     told = [Text("the kernel ::error::x is new"), Text("::stop-commands::y"), Text("  ::debug::z"), Text("at::native")]
     lines = screen_text(told, width=width, colour=False).splitlines()
     assert not [line for line in lines if line.strip().startswith("::")]

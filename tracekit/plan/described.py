@@ -16,6 +16,7 @@ from tracekit.plan.layout import Layout
 from tracekit.plan.memory import PRECISIONS, Precision
 from tracekit.plan.transformer import Transformer
 
+RUN_FILE = "run.json"
 SHORT = {"dp": "data", "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
 LOOPBACK = Link(1e9, 200e-6)
 """gloo between processes of one machine, roughly; `python -m workloads collectives` measures it."""
@@ -65,7 +66,7 @@ class Described(msgspec.Struct):
 def run_file(folder: str | Path) -> Path | None:
     """The run.json beside a run's traces, if there is one."""
     path = Path(folder)
-    path = (path if path.is_dir() else path.parent) / "run.json"
+    path = (path if path.is_dir() else path.parent) / RUN_FILE
     return path if path.is_file() else None
 
 

@@ -11,4 +11,4 @@ _SPECIAL |= {ord(character): f"&#{ord(character)};&#8203;" for character in "#@"
 
 def safe(text: str, limit: int = 120) -> str:
     """Foreign text in which nothing is markup, mathematics, a table's cell, a link or somebody's name."""
-    return plain(text, limit).translate(_SPECIAL).replace("://", "&#58;//").replace("www.", "www&#46;")
+    return plain(text, limit).strip().translate(_SPECIAL).replace("://", "&#58;//").replace("www.", "www&#46;")
