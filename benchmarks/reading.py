@@ -32,6 +32,10 @@ AIM_BASE_BYTES, AIM_BYTES_PER_EVENT = 250 * 10**6, 100
 Answer = dict[str, float]
 
 
+class Failed(Exception):
+    """A contender ended without an answer."""
+
+
 def tracekit(trace: str) -> Answer:
     """Reads the trace into an empty cache, then breakdown and overlap."""
     from tracekit import Analysis, load
@@ -65,15 +69,16 @@ def cached(trace: str) -> Answer:
 
 
 def hta(trace: str) -> Answer:
-    """Reads the trace with HolisticTraceAnalysis, then its breakdown and overlap."""
+    """Reads the trace, or a folder of them, with HolisticTraceAnalysis, then its breakdown and overlap."""
     from hta.trace_analysis import TraceAnalysis
 
     started = time.perf_counter()
-    analysis = TraceAnalysis(trace_files={0: trace})
+    analysis = TraceAnalysis(trace_dir=trace) if Path(trace).is_dir() else TraceAnalysis(trace_files={0: trace})
+    loaded = time.perf_counter()
     analysis.get_temporal_breakdown(visualize=False)
     with contextlib.suppress(Exception):  # it fails on traces without communication
         analysis.get_comm_comp_overlap(visualize=False)
-    return {"seconds": time.perf_counter() - started}
+    return {"seconds": time.perf_counter() - started, "load_seconds": loaded - started}
 
 
 def floor(trace: str) -> Answer:
@@ -90,14 +95,24 @@ def floor(trace: str) -> Answer:
 CONTENDERS: dict[str, Callable[[str], Answer]] = {"floor": floor, "tracekit": tracekit, "cached": cached, "hta": hta}
 
 
-def in_own_process(contender: str, trace: Path, cache: str) -> Answer:
-    """One contender's answer, with its process's peak memory."""
-    command = [sys.executable, "-m", "benchmarks.reading", "--contender", contender, str(trace.resolve())]
+def in_own_process(
+    contender: str, trace: Path, cache: str, *, module: str = "benchmarks.reading", python: str = sys.executable
+) -> Answer:
+    """One contender's answer, with its process's peak memory; Failed where it ends without one."""
+    command = [python, "-m", module, "--contender", contender, str(trace.resolve())]
     told = subprocess.run(command, env={**os.environ, "TRACEKIT_CACHE": cache}, capture_output=True, text=True)
     if told.returncode:
-        sys.exit(f"{contender} failed on {trace}:\n{told.stderr[-2000:]}")
+        raise Failed(f"{contender} failed on {trace}:\n{told.stderr[-2000:]}")
     answer: Answer = json.loads(told.stdout.splitlines()[-1])
     return answer
+
+
+def tell(contender: Callable[[str], Answer], trace: str) -> None:
+    """Prints a contender's answer, from a process of its own: all that it prints itself is dropped."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        answer = contender(trace)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({**answer, "peak_bytes": peak}))
 
 
 def measured(trace: Path, repeat: int) -> dict[str, Answer]:
@@ -154,14 +169,14 @@ def main() -> None:
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.contender:
-        with contextlib.redirect_stdout(io.StringIO()):
-            answer = CONTENDERS[asked.contender](str(asked.traces[0]))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({**answer, "peak_bytes": peak}))
+        tell(CONTENDERS[asked.contender], str(asked.traces[0]))
         return
     with tempfile.TemporaryDirectory() as folder:
         traces = asked.traces or list(large_traces()) or [made_trace.write(Path(folder) / "made.json.gz")]
-        print(table({trace.name: measured(trace, asked.repeat) for trace in traces}))
+        try:
+            print(table({trace.name: measured(trace, asked.repeat) for trace in traces}))
+        except Failed as why:
+            sys.exit(str(why))
 
 
 if __name__ == "__main__":
