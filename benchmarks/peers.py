@@ -40,7 +40,7 @@ def to_hta(trace: str) -> Answer:
     from tracekit import load
     from tracekit.export.hta import to_hta as handed_over
 
-    load(trace)  # imports what is imported late
+    handed_over(load(trace))  # imports what is imported late
     started = time.perf_counter()
     run = load(trace)
     loaded = time.perf_counter()
@@ -166,11 +166,12 @@ def section(rows: list[list[str]], repeat: int, hta: str) -> str:
 tracekit's figure divided by the peer's, so below 1 tracekit needs less: medians of {repeat}, each tool in turn and in
 a process of its own. The machine was loaded with other work, which touches all tools, but not evenly: differences of a
 tenth say nothing. Time: load, breakdown and overlap, after imports; tracekit also writes its cache. Memory: peak of the
-process, imports included, and of its largest worker. HTA ran with {hta}. `to_hta` hands a run to HTA without HTA's
-parsing: after tracekit's own load, and of a run read before (from the cache), beside HTA's load alone. msprof-analyze
-gets the uncompressed text and tells the breakdown of each file. "-": the peer fails on the trace, or was not there. Not
-timed: TraceLens, which the package index does not have (what has its name there is another project), and Perfetto,
-which does not measure these."""
+process, imports included, and of its largest worker. HTA ran with {hta}; with pandas 3 it fails on files with more
+events than correlations have numbers. `to_hta` hands a run to HTA without HTA's parsing: after tracekit's own load, and
+of a run read before (from the cache), beside HTA's load alone. msprof-analyze gets the uncompressed text and tells the
+breakdown of each file. "-": the peer fails on the trace (msprof-analyze where all compute is on stream 0), or was not
+there. Not timed: TraceLens, which the package index does not have (what has its name there is another project), and
+Perfetto, which does not measure these."""
     return "\n".join(["## Speed and memory", "", about, "", *lines])
 
 
